@@ -1,0 +1,65 @@
+// A platform owns compatibility policy: it refuses an explicit choice by facts, or orders the
+// automatic ones.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fovea/backend_name.hpp"
+#include "fovea/device_facts.hpp"
+#include "fovea/error.hpp"
+#include "fovea/execution.hpp"
+
+namespace fovea {
+
+// Everything a policy may read besides the facts. It is also the cache key.
+struct PolicyQuery {
+  int64_t head_dim = 0;    // 0: unknown, geometry is not judged
+  bool mask_free = false;  // the model promises that no mask will be passed
+
+  bool operator==(const PolicyQuery&) const = default;
+};
+
+// One backend as the policy sees it. Empty reasons: may be used.
+struct PolicyVerdict {
+  BackendName backend;
+  std::string provider;  // "fovea", "cudnn", "package flash_attn 2.8.0"
+  std::string
+      path;  // registry path of the implementation, e.g. "builtin:cpu_flash"; empty: none in tree
+  std::vector<Reason> reasons;
+};
+
+// Immutable and thread-safe.
+class Platform {
+ public:
+  virtual ~Platform() = default;
+  virtual const DeviceFacts& facts() const noexcept = 0;
+  // Judges an explicit choice. All reasons are collected.
+  virtual PolicyVerdict judge(BackendName backend, const PolicyQuery& query) const = 0;
+  // The platform's order of preference when nothing is chosen, refused entries included with their
+  // reasons.
+  virtual std::vector<PolicyVerdict> preference(const PolicyQuery& query) const = 0;
+};
+
+// The in-tree policy for these facts. Never null. Thread-safe.
+FOVEA_API std::shared_ptr<const Platform> make_platform(DeviceFacts facts);
+
+// Whether a name can be used here, and what would make it usable.
+struct Availability {
+  enum class State : uint8_t {
+    available,
+    not_built,
+    wrong_device,
+    package_missing,
+    package_broken
+  };
+  BackendName backend;
+  State state = State::not_built;
+  std::string provider;
+  std::string cause;    // one sentence, empty when available
+  std::string install;  // what to install, empty when nothing would help
+};
+FOVEA_API std::string_view name(Availability::State state) noexcept;
+
+}  // namespace fovea
