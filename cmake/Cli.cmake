@@ -10,5 +10,4 @@ set_target_properties(
              CXX_STANDARD_REQUIRED ON
              CXX_EXTENSIONS OFF)
 fovea_set_warnings(fovea_cli)
-target_include_directories(fovea_cli PRIVATE "${PROJECT_SOURCE_DIR}/tools")
 target_link_libraries(fovea_cli PRIVATE fovea_internal CLI11::CLI11 nlohmann_json::nlohmann_json)

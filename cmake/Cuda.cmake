@@ -81,7 +81,7 @@ function(fovea_add_cuda_sources)
     fovea_set_warnings(${objects})
     # CMake 3.25 does not know nvcc's C++20 flag, so CUDA_STANDARD cannot ask for it.
     target_compile_options(${objects} PRIVATE -std=c++20 --threads=${FOVEA_NVCC_THREADS})
-    target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+    target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}")
     target_link_libraries(${objects} PRIVATE CUDA::cudart_static)
     target_sources(fovea PRIVATE $<TARGET_OBJECTS:${objects}>)
     target_sources(fovea_internal PRIVATE $<TARGET_OBJECTS:${objects}>)
