@@ -22,11 +22,11 @@ set_target_properties(fovea_objects fovea fovea_internal PROPERTIES ${fovea_cxx_
 fovea_set_warnings(fovea_objects)
 
 target_include_directories(fovea_objects PRIVATE "${PROJECT_SOURCE_DIR}/include"
-                                                 "${PROJECT_SOURCE_DIR}/src")
+                                                 "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/src")
 target_include_directories(fovea PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
                                         "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_include_directories(fovea_internal INTERFACE "${PROJECT_SOURCE_DIR}/include"
-                                                    "${PROJECT_SOURCE_DIR}/src")
+                                                    "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/src")
 target_compile_features(fovea PUBLIC cxx_std_20)
 target_compile_features(fovea_internal INTERFACE cxx_std_20)
 
