@@ -1,5 +1,5 @@
-/* One attention call through the C interface: with q = k = 0 every key weighs the same, so the output
- * is the mean of v. */
+/* One attention call through the C interface: with q = k = 0 every key weighs the same, so the
+ * output is the mean of v. */
 
 #include <math.h>
 #include <stdio.h>
