@@ -4,7 +4,7 @@
 // 2^-126 of the true value, exactly 0 for x <= -127 (also -inf), and NaN stays NaN.
 #pragma once
 
-#include "simd/quad.hpp"
+#include "src/simd/quad.hpp"
 
 namespace fovea::simd {
 

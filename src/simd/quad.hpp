@@ -9,7 +9,7 @@
 
 namespace fovea::simd {
 
-#define FOVEA_INLINE [[gnu::always_inline]] inline
+#define FOVEA_INLINE __attribute__((always_inline)) inline
 #define FOVEA_UNROLL _Pragma("GCC unroll 16")
 
 // Vectors of four elements that may alias anything; loads and stores go through the unaligned

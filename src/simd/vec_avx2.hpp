@@ -5,7 +5,7 @@
 
 #include <immintrin.h>
 
-#include "simd/quad.hpp"
+#include "src/simd/quad.hpp"
 
 namespace fovea::simd::avx2 {
 

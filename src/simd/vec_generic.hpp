@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "simd/quad.hpp"
+#include "src/simd/quad.hpp"
 
 namespace fovea::simd::generic {
 

@@ -5,7 +5,7 @@
 
 #include <arm_neon.h>
 
-#include "simd/quad.hpp"
+#include "src/simd/quad.hpp"
 
 namespace fovea::simd::neon {
 

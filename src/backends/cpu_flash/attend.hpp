@@ -15,10 +15,10 @@
 
 #include <cstdint>
 
-#include "backends/cpu_flash/mask_tile.hpp"
-#include "backends/cpu_flash/pack.hpp"
-#include "backends/cpu_flash/tile_multiply.hpp"
-#include "simd/exp2.hpp"
+#include "src/backends/cpu_flash/mask_tile.hpp"
+#include "src/backends/cpu_flash/pack.hpp"
+#include "src/backends/cpu_flash/tile_multiply.hpp"
+#include "src/simd/exp2.hpp"
 
 namespace fovea::cpu_flash {
 
@@ -319,13 +319,13 @@ struct Superblock {
       pack_queries<P, LoadBf16Pairs>(params, segment, head_q, tile.row, tile.rows, lanes, tile.q);
     } else {
       switch (params.dtype) {
-        case DType::f32:
+        case FloatType::f32:
           pack_queries<P, LoadF32>(params, segment, head_q, tile.row, tile.rows, lanes, tile.q);
           break;
-        case DType::bf16:
+        case FloatType::bf16:
           pack_queries<P, LoadBf16>(params, segment, head_q, tile.row, tile.rows, lanes, tile.q);
           break;
-        case DType::f16:
+        case FloatType::f16:
           pack_queries<P, LoadF16<V>>(params, segment, head_q, tile.row, tile.rows, lanes, tile.q);
           break;
       }
@@ -425,7 +425,7 @@ constexpr KernelTable make_kernels(const char* name) {
   table.tile_vectors = V::kTileVectors;
   table.tile_rows = V::kTileRows;
   table.group = P::kGroup;
-  table.dot_dtype = P::kDType;
+  table.dot_dtype = P::kProducts;
   table.pack = pack_block<P>;
   table.attend = attend<P>;
   return table;

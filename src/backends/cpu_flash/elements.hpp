@@ -4,8 +4,8 @@
 #include <cfloat>
 #include <cstdint>
 
-#include "backends/cpu_flash/params.hpp"
-#include "simd/quad.hpp"
+#include "src/backends/cpu_flash/params.hpp"
+#include "src/simd/quad.hpp"
 
 namespace fovea::cpu_flash {
 

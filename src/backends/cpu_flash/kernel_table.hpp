@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "backends/cpu_flash/params.hpp"
+#include "src/backends/cpu_flash/params.hpp"
 
 namespace fovea::cpu_flash {
 
@@ -55,7 +55,7 @@ struct KernelTable {
   int32_t tile_vectors = 0;  // vectors of queries per full tile
   int32_t tile_rows = 0;     // keys, or columns of V, per register tile
   int32_t group = 0;         // elements per 32-bit word along a dot product
-  DType dot_dtype = DType::f32;  // dtype of the products
+  FloatType dot_dtype = FloatType::f32;  // dtype of the products
   // Packs block `block` of one (segment, kv head).
   void (*pack)(const Params& params, const Geometry& geometry, const Segment& segment,
                int64_t head_kv, int64_t block, float* k, float* v, BlockInfo* info) = nullptr;

@@ -1,6 +1,6 @@
 // cpu_flash kernels for avx2. Only plain data and force-inlined code may be included here.
-#include "backends/cpu_flash/attend.hpp"
-#include "simd/vec_avx2.hpp"
+#include "src/backends/cpu_flash/attend.hpp"
+#include "src/simd/vec_avx2.hpp"
 
 namespace fovea::cpu_flash {
 

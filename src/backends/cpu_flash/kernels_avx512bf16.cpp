@@ -1,7 +1,7 @@
 // cpu_flash kernels for AVX-512 with the bfloat16 dot product. Only plain data and force-inlined code
 // may be included here.
-#include "backends/cpu_flash/attend.hpp"
-#include "simd/vec_avx512.hpp"
+#include "src/backends/cpu_flash/attend.hpp"
+#include "src/simd/vec_avx512.hpp"
 
 namespace fovea::cpu_flash {
 

@@ -1,6 +1,6 @@
 // cpu_flash kernels for generic. Only plain data and force-inlined code may be included here.
-#include "backends/cpu_flash/attend.hpp"
-#include "simd/vec_generic.hpp"
+#include "src/backends/cpu_flash/attend.hpp"
+#include "src/simd/vec_generic.hpp"
 
 namespace fovea::cpu_flash {
 

@@ -1,6 +1,6 @@
 // cpu_flash kernels for neon. Only plain data and force-inlined code may be included here.
-#include "backends/cpu_flash/attend.hpp"
-#include "simd/vec_neon.hpp"
+#include "src/backends/cpu_flash/attend.hpp"
+#include "src/simd/vec_neon.hpp"
 
 namespace fovea::cpu_flash {
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "backends/cpu_flash/elements.hpp"
-#include "backends/cpu_flash/kernel_table.hpp"
+#include "src/backends/cpu_flash/elements.hpp"
+#include "src/backends/cpu_flash/kernel_table.hpp"
 
 namespace fovea::cpu_flash {
 
@@ -23,11 +23,6 @@ struct Diagonal {
   int64_t low = 0;
   int64_t high = 0;
 };
-
-inline constexpr float kLaneNumbers[64] = {
-    0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
-    22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
-    44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63};
 
 FOVEA_INLINE float clamp_to_lane(int64_t x) {
   return static_cast<float>(x < -1 ? -1 : x > 64 ? 64 : x);
@@ -87,7 +82,7 @@ TileMaskResult build_mask_tile(const Params& params, const Geometry& geometry,
     alignas(64) float numbers[V::kLanes];
     for (int i = 0; i < V::kLanes; ++i) {
       const int lane = r * V::kLanes + i;
-      numbers[i] = lane < rows ? kLaneNumbers[lane] : kLaneNumbers[rows - 1];
+      numbers[i] = static_cast<float>(lane < rows ? lane : rows - 1);
     }
     lane_number[r] = V::load(numbers);
   }

@@ -9,8 +9,8 @@
 
 #include <cstdint>
 
-#include "backends/cpu_flash/elements.hpp"
-#include "backends/cpu_flash/kernel_table.hpp"
+#include "src/backends/cpu_flash/elements.hpp"
+#include "src/backends/cpu_flash/kernel_table.hpp"
 
 namespace fovea::cpu_flash {
 
@@ -164,15 +164,15 @@ void pack_block(const Params& params, const Geometry& geometry, const Segment& s
     pack_value_pairs<P>(params, geometry, segment, head_kv, first, info, v);
   } else {
     switch (params.dtype) {
-      case DType::f32:
+      case FloatType::f32:
         pack_keys<P, LoadF32>(params, segment, head_kv, first, *info, k);
         pack_values<P, LoadF32>(params, geometry, segment, head_kv, first, info, v);
         break;
-      case DType::bf16:
+      case FloatType::bf16:
         pack_keys<P, LoadBf16>(params, segment, head_kv, first, *info, k);
         pack_values<P, LoadBf16>(params, geometry, segment, head_kv, first, info, v);
         break;
-      case DType::f16:
+      case FloatType::f16:
         pack_keys<P, LoadF16<V>>(params, segment, head_kv, first, *info, k);
         pack_values<P, LoadF16<V>>(params, geometry, segment, head_kv, first, info, v);
         break;
@@ -201,7 +201,7 @@ template <class V>
 FOVEA_INLINE void store_rows(const Params& params, const Segment& segment, int64_t head,
                              int64_t row, int64_t rows, int64_t lanes, const float* panel,
                              const float* inverse) {
-  const int64_t bytes = params.out_dtype == DType::f32 ? 4 : 2;
+  const int64_t bytes = params.out_dtype == FloatType::f32 ? 4 : 2;
   char* base = static_cast<char*>(params.out) +
                (segment.batch * params.out_batch + head * params.out_head +
                 (segment.q_begin + row) * params.out_seq) *
@@ -218,7 +218,7 @@ FOVEA_INLINE void store_rows(const Params& params, const Segment& segment, int64
       const int64_t columns = params.dim_v - d;
       for (int64_t i = 0; i < valid; ++i) {
         char* target = base + ((lane + i) * params.out_seq + d) * bytes;
-        if (params.out_dtype == DType::f32) {
+        if (params.out_dtype == FloatType::f32) {
           if (columns >= 4) {
             simd::quad_store(target, x[i]);
           } else {
@@ -226,7 +226,7 @@ FOVEA_INLINE void store_rows(const Params& params, const Segment& segment, int64
           }
         } else {
           const QuadHalf half =
-              params.out_dtype == DType::bf16 ? simd::quad_to_bf16(x[i]) : V::quad_to_f16(x[i]);
+              params.out_dtype == FloatType::bf16 ? simd::quad_to_bf16(x[i]) : V::quad_to_f16(x[i]);
           if (columns >= 4) {
             *reinterpret_cast<simd::QuadHalfMem*>(target) = half;
           } else {

@@ -5,7 +5,7 @@
 
 namespace fovea::cpu_flash {
 
-enum class DType : int32_t { f32, f16, bf16 };
+enum class FloatType : int32_t { f32, f16, bf16 };
 
 enum class MaskType : int32_t { boolean, uint8, int32, int64, f32, f16, bf16 };
 
@@ -44,8 +44,8 @@ struct BlockList {
 inline constexpr int kMaxMasks = 4;
 
 struct Params {
-  DType dtype = DType::f32;
-  DType out_dtype = DType::f32;
+  FloatType dtype = FloatType::f32;
+  FloatType out_dtype = FloatType::f32;
   int64_t batch = 0;
   int64_t heads_q = 0;
   int64_t heads_kv = 0;

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "backends/cpu_flash/params.hpp"
-#include "simd/quad.hpp"
+#include "src/backends/cpu_flash/params.hpp"
+#include "src/simd/quad.hpp"
 
 namespace fovea::cpu_flash {
 
@@ -14,7 +14,7 @@ struct F32Products {
   using Vec = V;
   using Float = typename V::Float;
   static constexpr int kGroup = 1;
-  static constexpr DType kDType = DType::f32;
+  static constexpr FloatType kProducts = FloatType::f32;
   static FOVEA_INLINE Float multiply_add(Float a, Float b, Float c) { return V::fma(a, b, c); }
 };
 
@@ -24,7 +24,7 @@ struct Bf16Products {
   using Vec = V;
   using Float = typename V::Float;
   static constexpr int kGroup = 2;
-  static constexpr DType kDType = DType::bf16;
+  static constexpr FloatType kProducts = FloatType::bf16;
   static FOVEA_INLINE Float multiply_add(Float a, Float b, Float c) { return V::dot2(a, b, c); }
 };
 
