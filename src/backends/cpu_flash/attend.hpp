@@ -185,7 +185,9 @@ struct TileAttention {
       V::store(tile.max + r * V::kLanes, max[r]);
       // A row that has seen no key yet: -inf - 0 gives weights of 0, where -inf - -inf is NaN.
       base[r] = V::select(V::equal(max[r], V::set(-kInfinity)), V::set(0.f), max[r]);
-      alpha[r] = simd::exp2_nonpositive<V>(V::sub(old_max[r], base[r]));
+      // Exactly 1 where the maximum stays: the polynomial's error would add up over the blocks.
+      alpha[r] = V::select(V::equal(old_max[r], max[r]), V::set(1.f),
+                           simd::exp2_nonpositive<V>(V::sub(old_max[r], base[r])));
       sum[r] = V::set(0.f);
     }
     exponentials(keys, base, scores, sum);
