@@ -47,8 +47,8 @@ struct DecisionHash {
   }
 };
 
-bool matches(const DecisionKey& key, uint64_t epoch, const AttentionSpec* spec,
-             const RoleQuery& query, const Problem& problem, const ExecutionContext& context) {
+bool matches(const DecisionKey& key, uint64_t epoch, const RoleQuery& query, const Problem& problem,
+             const ExecutionContext& context) {
   const ContextKey& k = key.context;
   uint32_t boundaries = 0;
   for (OuterBoundary b : context.outer_boundaries) boundaries |= 1u << static_cast<uint32_t>(b);
