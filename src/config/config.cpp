@@ -8,7 +8,6 @@
 #include "src/config/json_reader.hpp"
 #include "src/config/rules.hpp"
 #include "src/config/spec_reader.hpp"
-#include "src/core/env.hpp"
 #include "src/core/text.hpp"
 
 namespace fovea {
@@ -162,7 +161,5 @@ Result<AttentionConfig> parse_config(std::string_view json) {
   sources.text = json;
   return build_config(sources);
 }
-
-std::optional<std::string> environment_backend() { return env::read(env::Variable::backend); }
 
 }  // namespace fovea
