@@ -133,8 +133,9 @@ Result<AttentionConfig> build_config(const ConfigSources& sources) {
     if (by_shorthand && !config::is_auto(value)) {
       out.default_spec = read_name(shorthand, "--backend", problems);
     } else {
-      out.default_spec =
-          read_entry(*entries.default_entry, Path{"default"}, problems, out.environment_disabled);
+      out.default_spec = read_entry(*entries.default_entry,
+                                    entries.default_entry->guide_form ? Path{} : Path{"default"},
+                                    problems, out.environment_disabled);
     }
   }
   for (const auto& [role, entry] : entries.per_role) {

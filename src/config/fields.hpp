@@ -26,10 +26,10 @@ struct Field {
   std::string_view summary;
   double minimum = -kNoLimit;
   double maximum = kNoLimit;
-  bool above_minimum = false;                 // the minimum itself is refused
-  std::span<const int64_t> sizes;             // integer: only these
-  std::span<const std::string_view> choices;  // choice: only these
-  std::span<const BackendName> owners;        // empty: those of the block
+  bool above_minimum = false;                      // the minimum itself is refused
+  std::span<const int64_t> sizes = {};             // integer: only these
+  std::span<const std::string_view> choices = {};  // choice: only these
+  std::span<const BackendName> owners = {};        // empty: those of the block
   // Reads the member of the struct behind `owner`; null when unset.
   Value (*get)(const void* owner) = nullptr;
   // Writes a value that read_value() returned.

@@ -1,5 +1,6 @@
 #include "src/config/json_reader.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <unordered_set>
@@ -49,17 +50,15 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool parse_error(size_t position, const std::string& token,
+  bool parse_error(size_t position, const std::string&,
                    const nlohmann::detail::exception& error) override {
     position_ = position;
-    token_ = token;
     overflow_ = dynamic_cast<const nlohmann::detail::out_of_range*>(&error) != nullptr;
     return false;
   }
 
   bool too_deep() const noexcept { return too_deep_; }
   size_t position() const noexcept { return position_; }
-  const std::string& token() const noexcept { return token_; }
   bool overflow() const noexcept { return overflow_; }
   Value take() { return std::move(root_); }
 
@@ -113,22 +112,27 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   bool too_deep_ = false;
   bool overflow_ = false;
   size_t position_ = 0;
-  std::string token_;
 };
 
+constexpr size_t kShown = 12;
+
+bool in_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '+' || c == '-' || c == '.';
+}
+
 // What people coming from another notation write.
-std::string_view syntax_hint(std::string_view text, size_t at, std::string_view token) {
-  const std::string_view rest = text.substr(std::min(at, text.size()));
+std::string_view syntax_hint(std::string_view rest) {
   const auto starts = [&](std::string_view word) { return rest.substr(0, word.size()) == word; };
-  if (starts("NaN") || starts("Infinity") || starts("-Infinity") || starts("nan") ||
-      starts("inf")) {
+  if (starts("NaN") || starts("Inf") || starts("-Inf") || starts("nan") || starts("inf") ||
+      starts("-nan") || starts("-inf")) {
     return "; JSON has no NaN and no infinity";
   }
   if (starts("True") || starts("False")) return "; JSON writes true and false";
   if (starts("None")) return "; JSON writes null";
   if (starts("'")) return "; JSON strings stand in double quotes";
-  if (starts("//") || starts("/*") || starts("#")) return "; JSON has no comments";
-  if ((starts("}") || starts("]")) && !token.empty()) return "; is there a comma too many?";
+  if (starts("/") || starts("#")) return "; JSON has no comments";
+  if (starts("}") || starts("]")) return "; is there a comma too many, or a value missing?";
   return {};
 }
 
@@ -154,25 +158,21 @@ Result<Value> read_json(std::string_view text, std::string_view origin, Problems
   if (builder.too_deep()) {
     return failure(text::concat("nested deeper than ", kMaxDepth, " levels"));
   }
-  // The parser's position counts the characters up to and including the offending token.
-  const std::string_view token = text::trim(builder.token());
-  const size_t end = std::min(builder.position(), text.size());
-  const bool at_end = end >= text.size() && text::trim(text).size() + 0 <= end &&
-                      (token.empty() || builder.position() > text.size());
-  if (at_end) return failure("not valid JSON: the text ends too early");
-  size_t start = end >= 1 ? end - 1 : 0;
-  const size_t found = token.empty() ? std::string_view::npos : text.rfind(token.back(), start);
-  if (found != std::string_view::npos && found + 1 >= token.size()) {
-    const size_t candidate = found + 1 - token.size();
-    if (text.substr(candidate, token.size()) == token) start = candidate;
-  }
+  // The position counts the characters up to and including the one that did not fit.
+  if (builder.position() > text.size()) return failure("not valid JSON: the text ends too early");
+  size_t start = builder.position() > 0 ? builder.position() - 1 : 0;
+  while (start > 0 && in_word(text[start]) && in_word(text[start - 1])) --start;
+  std::string_view shown = text.substr(start, kShown);
+  shown = shown.substr(0, shown.find_first_of("\r\n"));
   if (builder.overflow()) {
+    const auto end =
+        std::find_if_not(text.begin() + static_cast<ptrdiff_t>(start), text.end(), in_word);
+    shown = text.substr(start, static_cast<size_t>(end - text.begin()) - start);
     return failure(
-        text::concat(place(text, start), ": the number ", text::quote(token), " is too large"));
+        text::concat(place(text, start), ": the number ", text::quote(shown), " is too large"));
   }
   return failure(text::concat("not valid JSON at ", place(text, start), ": unexpected ",
-                              text::quote(text.substr(start, 12)),
-                              syntax_hint(text, start, token)));
+                              text::quote(shown), syntax_hint(text.substr(start))));
 }
 
 }  // namespace fovea::config

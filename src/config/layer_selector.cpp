@@ -47,7 +47,7 @@ std::string format_layer_selector(std::span<const int64_t> layers) {
     while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1) ++last;
     if (!out.empty()) out += ',';
     out += std::to_string(layers[i]);
-    if (last > i) out += "-" + std::to_string(layers[last]);
+    if (last > i) out += text::concat('-', layers[last]);
     i = last + 1;
   }
   return out;
