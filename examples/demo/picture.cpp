@@ -20,20 +20,26 @@ constexpr double kMargin = 36;
 constexpr double kGap = 20;
 constexpr double kCard = 292;
 constexpr double kCardTop = 112;
-constexpr double kCardHeight = 606;
+constexpr double kCardHeight = 614;
 constexpr double kPadding = 20;
 constexpr double kMap = kCard - 2 * kPadding - 14;
 constexpr double kBars = 44;
 
-// Brightness of each weight: the square root spreads out the small ones, and the strongest half
-// percent share the top colour.
+// Brightness of each weight on a logarithmic scale from the weakest to the strongest hundredth; keys
+// that the mask hides stay at zero.
 std::vector<uint8_t> pixels(const AttentionMap& map) {
-  std::vector<double> sorted = map.weights;
+  std::vector<double> sorted;
+  for (const double weight : map.weights) {
+    if (weight > 0) sorted.push_back(std::log(weight));
+  }
+  if (sorted.empty()) return std::vector<uint8_t>(map.weights.size());
   std::sort(sorted.begin(), sorted.end());
-  const double top = sorted[(sorted.size() - 1) * 995 / 1000];
+  const double low = sorted[(sorted.size() - 1) / 100];
+  const double high = std::max(sorted[(sorted.size() - 1) * 99 / 100], low + 1e-6);
   std::vector<uint8_t> out;
   for (const double weight : map.weights) {
-    const double share = top > 0 ? std::sqrt(std::min(weight / top, 1.0)) : 0;
+    const double share =
+        weight > 0 ? std::clamp((std::log(weight) - low) / (high - low), 0.0, 1.0) : 0;
     out.push_back(static_cast<uint8_t>(std::lround(255 * share)));
   }
   return out;
@@ -87,7 +93,7 @@ void draw_map(Document& page, const AttentionMap& map, Box box) {
     page.rectangle({x, base - height, std::max(step - 0.6, 0.8), height}, "accent");
   }
   page.line({box.x, base}, {box.x + box.width, base}, "rule");
-  page.text({box.x, base + 15}, "tiny muted", "attention each key receives");
+  page.text({box.x, base + 15}, "tiny muted", "received by each key");
   const auto hidden = std::count(map.hidden.begin(), map.hidden.end(), true);
   if (hidden > 0) {
     page.text({box.x + box.width, base + 15}, "tiny strong",
@@ -150,7 +156,7 @@ void draw_panel(Document& page, const Panel& panel, double longest_ms, double le
 
 void draw_legend(Document& page, double y, double right) {
   page.text({kMargin, y}, "small muted",
-            "Each map: queries down, keys across, weight averaged over heads; each row sums to one.");
+            "Each map: queries down, keys across, the most focused head, on a logarithmic scale.");
   const double width = 120;
   const Box box{right - width - 46, y - 10, width, 12};
   std::vector<uint8_t> ramp(256);

@@ -15,7 +15,7 @@ struct Segment {
   int64_t length = 0;
 };
 
-// How every query spreads its attention over the keys: rows x columns, averaged over heads.
+// How every query spreads its attention over the keys: rows x columns, of one head.
 struct AttentionMap {
   int64_t rows = 0;
   int64_t columns = 0;

@@ -236,7 +236,7 @@ std::vector<Rgb> heat_palette(HeatScale scale) {
   static constexpr std::array<Rgb, 6> kOnDark = {
       {{18, 22, 32}, {52, 40, 110}, {126, 47, 140}, {206, 66, 104}, {247, 141, 69}, {252, 236, 160}}};
   static constexpr std::array<Rgb, 6> kOnLight = {
-      {{250, 251, 253}, {190, 218, 240}, {104, 172, 224}, {47, 111, 200}, {40, 62, 148}, {28, 20, 70}}};
+      {{253, 253, 246}, {205, 235, 200}, {110, 195, 195}, {45, 135, 190}, {48, 75, 155}, {33, 24, 82}}};
   const auto& stops = scale == HeatScale::on_dark ? kOnDark : kOnLight;
   std::vector<Rgb> palette(256);
   for (size_t i = 0; i < palette.size(); ++i) {
