@@ -142,6 +142,21 @@ Result<Window> parse_window(const std::string& text) {
   return window;
 }
 
+Result<DType> parse_input_dtype(const std::string& text) {
+  const std::optional<DType> dtype = parse_dtype(text);
+  if (dtype && (*dtype == kF32 || *dtype == kF16 || *dtype == kBF16)) return *dtype;
+  return usage_error("--dtype " + text::quote(text) +
+                     " is not a type of q, k and v (accepted: f32, f16, bf16)");
+}
+
+Problem plain_problem(DType dtype, std::optional<int64_t> head_dim) {
+  Problem problem;
+  problem.dtype = problem.out_dtype = dtype;
+  if (head_dim) problem.head_dim = problem.dim_v = *head_dim;
+  fill_strides(problem);
+  return problem;
+}
+
 Status at_least(const std::string& flag, int64_t value, int64_t low) {
   if (value >= low) return {};
   return usage_error(text::concat(flag, " must be at least ", low, ", not ", value));

@@ -52,6 +52,12 @@ struct DeviceArguments {
 // "L,R" with -1 for unbounded. Error invalid_argument.
 Result<Window> parse_window(const std::string& text);
 
+// The type of q, k and v: f32, f16 or bf16. Error invalid_argument.
+Result<DType> parse_input_dtype(const std::string& text);
+
+// A dense call of one query and one key, to judge a type and a head size.
+Problem plain_problem(DType dtype, std::optional<int64_t> head_dim);
+
 // Error invalid_argument unless low <= value.
 Status at_least(const std::string& flag, int64_t value, int64_t low);
 

@@ -25,6 +25,10 @@ Colour colour_of(SupportStatus support) {
   return Colour::bad;
 }
 
+Error usage_error(std::string message) {
+  return {.code = ErrorCode::invalid_argument, .message = std::move(message), .reasons = {}};
+}
+
 std::string text_or_dash(std::string_view text) { return text.empty() ? "-" : std::string(text); }
 
 Table entries_table(const Explanation& explanation,
@@ -56,6 +60,35 @@ std::string trails(const Explanation& explanation, const Terminal& terminal) {
     }
   }
   return out.empty() ? out : "\n" + out;
+}
+
+// "0-39" for forty.
+std::string range(int64_t count) { return text::concat("0-", count - 1); }
+
+// "720x1280".
+Status parse_size(const std::string& size, ModelSize& to) {
+  const std::vector<std::string_view> sides = text::split(size, 'x');
+  const std::optional<int64_t> height = text::parse_integer(sides.front());
+  const std::optional<int64_t> width = text::parse_integer(sides.back());
+  if (sides.size() != 2 || !height || !width || *height < 1 || *width < 1) {
+    return usage_error("--size needs HEIGHTxWIDTH in pixels, e.g. 720x1280, not " +
+                       text::quote(size));
+  }
+  to.height = *height;
+  to.width = *width;
+  return {};
+}
+
+Problem problem_of(const ModelRole& role, DType dtype) {
+  Problem problem;
+  problem.dtype = problem.out_dtype = dtype;
+  problem.heads_q = problem.heads_kv = role.heads;
+  problem.head_dim = problem.dim_v = role.head_dim;
+  problem.seq_q = role.seq_q;
+  problem.seq_kv = role.seq_kv;
+  problem.mask.kind = role.mask;
+  fill_strides(problem);
+  return problem;
 }
 
 class ExplainVerb : public Verb {
@@ -105,6 +138,78 @@ class ExplainVerb : public Verb {
   }
 
  private:
+  Result<std::vector<ExplainQuery>> make_queries(const AttentionConfig& config) const {
+    if (steps_) FOVEA_CHECK(at_least("--steps", *steps_, 1));
+    if (layers_) FOVEA_CHECK(at_least("--layers", *layers_, 1));
+    if (head_dim_) FOVEA_CHECK(at_least("--head-dim", *head_dim_, 1));
+    std::optional<DType> dtype;
+    if (dtype_) {
+      FOVEA_TRY(dtype, parse_input_dtype(*dtype_));
+    }
+    ExplainQuery query;
+    query.category = category_;
+    query.policy.mask_free = mask_free_;
+    query.policy.head_dim = head_dim_.value_or(0);
+    if (steps_) query.steps = range(*steps_);
+    if (layers_) query.layers = range(*layers_);
+    if (model_) return model_queries(std::move(query), dtype.value_or(kBF16));
+    if (size_ || frames_) return usage_error("--size and --frames need --model");
+    if (problem_) {
+      if (dtype || head_dim_) {
+        return usage_error("--problem states the type and the head size; leave --dtype and "
+                           "--head-dim out");
+      }
+      FOVEA_TRY(query.problem, parse_problem(*problem_));
+    } else if (dtype) {
+      query.problem = plain_problem(*dtype, head_dim_);
+    }
+    std::vector<ExplainQuery> queries;
+    const auto add = [&](const std::string& role) {
+      query.role = role;
+      queries.push_back(query);
+    };
+    if (role_) {
+      add(*role_);
+      return queries;
+    }
+    add("default");
+    for (const auto& [role, spec] : config.per_role) add(role);
+    return queries;
+  }
+
+  // One query per attention call of the model.
+  Result<std::vector<ExplainQuery>> model_queries(ExplainQuery query, DType dtype) const {
+    if (problem_ || head_dim_) {
+      return usage_error("--model states the problems; leave --problem and --head-dim out");
+    }
+    ModelSize size;
+    if (size_) FOVEA_CHECK(parse_size(*size_, size));
+    if (frames_) {
+      FOVEA_CHECK(at_least("--frames", *frames_, 1));
+      size.frames = *frames_;
+    }
+    FOVEA_TRY(const ModelDescription model, describe_model(*model_, size));
+    query.policy.mask_free = query.policy.mask_free || model.mask_free;
+    if (!steps_) query.steps = range(model.steps);
+    std::vector<ExplainQuery> queries;
+    std::vector<std::string_view> names;
+    for (const ModelRole& role : model.roles) {
+      names.push_back(role.role);
+      if (role_ && *role_ != role.role) continue;
+      query.role = role.role;
+      if (category_.empty()) query.category = role.category;
+      if (!layers_) query.layers = range(role.layers);
+      query.problem = problem_of(role, dtype);
+      queries.push_back(query);
+    }
+    if (queries.empty()) {
+      return usage_error(text::concat("--role ", text::quote(*role_), " is not a role of ",
+                                      model.name, " (it has: ", text::join(names), ")",
+                                      text::suggestion(*role_, names)));
+    }
+    return queries;
+  }
+
   ConfigArguments config_;
   FactsArguments facts_;
   std::optional<std::string> model_, size_, problem_, role_, dtype_;

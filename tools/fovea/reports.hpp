@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fovea/fovea.hpp"
+#include "src/core/compare.hpp"
 #include "tools/fovea/measure.hpp"
 
 namespace fovea::cli {
@@ -22,6 +23,9 @@ struct ComparisonReport {
   double tolerance = 0;
   bool pass = false;
 };
+
+ComparisonReport comparison_report(std::string tensor, const Comparison& comparison,
+                                   double tolerance, bool pass);
 
 struct TensorReport {
   DType dtype;
