@@ -2,8 +2,9 @@
 #
 # Adds sources to the library that are compiled for one instruction set, e.g.
 #   fovea_add_isa_sources(ISA avx2 FLAGS -mavx2 -mfma -mf16c FILES kernel_avx2.cpp)
-# The flags come on top of the generic ones; avx* and amx* files are left out on other processors than
-# x86-64, neon* and sve* files on other than 64-bit Arm, and the macro FOVEA_HAVE_ISA_<NAME> (upper case) is 0 in the library's sources instead of 1.
+# The flags come on top of the generic ones. avx* and amx* files are for x86-64, neon* and sve* files
+# for 64-bit Arm; elsewhere they are left out, and the macro FOVEA_HAVE_ISA_<NAME> (upper case) is 0
+# instead of 1.
 # Such a file must define no symbol that another file may share: an inline function compiled for
 # AVX2 can be the copy that the linker keeps for everyone. The test isa_symbols checks it.
 
