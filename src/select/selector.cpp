@@ -107,7 +107,9 @@ struct Selector::State {
     int32_t backend = -1;  // -1: automatic
     PolicyQuery query;
     uint64_t epoch = 0;
-    auto tie() const { return std::tie(backend, query.head_dim, query.mask_free, epoch); }
+    auto tie() const {
+      return std::tie(backend, query.head_dim, query.mask_free, query.provider, epoch);
+    }
     bool operator<(const VerdictKey& other) const { return tie() < other.tie(); }
   };
 
@@ -223,7 +225,7 @@ struct Selector::State {
     if (d.report.reasons.empty())
       d.report.reasons.push_back(
           {ReasonCode::not_registered, "backend", "none", "at least one backend", {}});
-    for (PolicyVerdict& verdict : platform->preference({problem.head_dim, false})) {
+    for (PolicyVerdict& verdict : platform->preference({problem.head_dim, false, {}})) {
       const Candidate candidate{verdict.backend, nullptr, verdict};
       ExecutionPathResult report;
       std::shared_ptr<const Backend> implementation;
@@ -281,7 +283,9 @@ Selection Selector::select(const RoleQuery& query) const {
     if (!listed) s.candidates.push_back({verdict.backend, spec, std::move(verdict)});
   };
   if (s.spec != nullptr) {
-    add(state_->verdicts_for(s.spec->backend, query.policy).front(), s.spec);
+    PolicyQuery named = query.policy;
+    named.provider = s.spec->provider;
+    add(state_->verdicts_for(s.spec->backend, named).front(), s.spec);
     if (s.spec->from_factory) {
       const BackendName dense = s.spec->radial         ? s.spec->radial->dense_backend
                                 : s.spec->local_sparse ? s.spec->local_sparse->dense_backend
