@@ -91,6 +91,14 @@ bool provider_matches(std::string_view wanted, std::string_view actual) {
   return wanted == actual || (wanted == "package" && actual.starts_with("package "));
 }
 
+// What loads a verdict's implementation: its path, or the package that provides it.
+std::string registry_path(const PolicyVerdict& verdict) {
+  constexpr std::string_view kPackage = "package ";
+  if (!verdict.path.empty() || !verdict.provider.starts_with(kPackage)) return verdict.path;
+  const std::string package = verdict.provider.substr(kPackage.size());
+  return "package:" + package.substr(0, package.find(' '));
+}
+
 // Reasons to pass over one candidate before its backend is asked.
 std::vector<Reason> spec_refusals(const Candidate& candidate, const ExecutionContext& context) {
   std::vector<Reason> reasons = candidate.verdict.reasons;
@@ -163,7 +171,7 @@ struct Selector::State {
                           std::shared_ptr<const Backend>& implementation) const {
     std::vector<Reason> reasons = spec_refusals(candidate, context);
     if (!reasons.empty()) return reasons;
-    auto loaded = load_backend(candidate.backend, candidate.verdict.path);
+    auto loaded = load_backend(candidate.backend, registry_path(candidate.verdict));
     if (!loaded) {
       if (loaded.error().reasons.empty())
         return {{ReasonCode::plugin, "backend", name(candidate.backend), "a backend that loads",
