@@ -17,7 +17,7 @@ CPP_SUFFIXES = (".cpp", ".hpp", ".h", ".c", ".cu", ".cuh", ".in")
 def project_files():
     """Paths, relative to the root, of tracked files and of new ones that git does not ignore."""
     listing = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True).stdout
     names = sorted(set(listing.decode().split("\0")) - {""})
     return [name for name in names if (ROOT / name).is_file()]

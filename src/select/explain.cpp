@@ -47,6 +47,7 @@ Explanation explain(const AttentionConfig& config, std::shared_ptr<const Platfor
     entry.category = query.category;
     entry.layers = query.layers;
     entry.steps = query.steps;
+    entry.problem = query.problem;
     entry.source = decision->source;
     if (selection.spec != nullptr) {
       entry.strictness = selection.spec->strictness;
