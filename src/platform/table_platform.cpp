@@ -22,6 +22,11 @@ std::string provider_text(const Row& row, const DeviceFacts& facts) {
   return text::concat("package ", describe(package(row.package), facts));
 }
 
+std::string registry_path(const Row& row) {
+  if (row.provider != Provider::package) return std::string(row.path);
+  return text::concat("package:", package(row.package).name);
+}
+
 PolicyVerdict other_platform(BackendName backend, PlatformId platform) {
   std::vector<std::string_view> runs_on;
   for (const PlatformId id : platforms_of(backend)) runs_on.push_back(fovea::name(id));
@@ -142,7 +147,7 @@ PolicyVerdict TablePlatform::judge(BackendName backend, const PolicyQuery& query
     if (&other != &*best && other.device_reasons == best->device_reasons)
       others.push_back(other.reasons);
   offer_alternatives(best->reasons, others);
-  return {backend, provider_text(*best->row, facts_), std::string(best->row->path),
+  return {backend, provider_text(*best->row, facts_), registry_path(*best->row),
           std::move(best->reasons)};
 }
 
