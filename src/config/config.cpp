@@ -63,7 +63,13 @@ std::optional<AttentionSpec> read_name(std::string_view text, std::string_view s
 }  // namespace
 
 std::string_view name(Strictness strictness) noexcept {
-  return strictness == Strictness::prefer ? "prefer" : "require";
+  switch (strictness) {
+    case Strictness::require:
+      return "require";
+    case Strictness::prefer:
+      return "prefer";
+  }
+  return "unknown";
 }
 
 ResolvedSpec AttentionConfig::resolve(std::string_view role, std::string_view category) const {
