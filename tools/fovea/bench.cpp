@@ -1,12 +1,13 @@
 // fovea bench: the speed of a backend, with baselines in the same run.
 #include <algorithm>
-#include <cmath>
+#include <numeric>
 
 #include "fovea/version.hpp"
 #include "src/backends/reference/agreement.hpp"
 #include "src/backends/reference/attend.hpp"
 #include "src/core/random_inputs.hpp"
 #include "src/core/text.hpp"
+#include "src/simd/peak.hpp"
 #include "tools/fovea/arguments.hpp"
 #include "tools/fovea/baseline.hpp"
 #include "tools/fovea/bench_plot.hpp"
@@ -23,6 +24,21 @@ namespace {
 constexpr double kOracleFlops = 2e9;
 // Smaller still: the oracle is also timed as a baseline.
 constexpr double kTinyFlops = 1e8;
+
+// Multiply-add operations per second, in 1e12, that the executor's threads reach together in a loop
+// that does nothing else; nothing where there is no such loop.
+std::optional<double> peak_tflops(std::string_view isa_name, DType dtype, Executor& executor) {
+  constexpr double kSeconds = 0.05;
+  const std::optional<simd::Isa> isa = simd::parse_isa(isa_name);
+  if (!isa || !simd::includes(simd::probe_isa(), *isa)) return std::nullopt;
+  const simd::PeakLoop loop = simd::peak_loop(*isa, dtype == kBF16);
+  if (loop == nullptr) return std::nullopt;
+  std::vector<double> flops(static_cast<size_t>(executor.workers()));
+  executor.parallel_for(executor.workers(), [&](int64_t index, int) {
+    flops[static_cast<size_t>(index)] = simd::measure_peak(loop, kSeconds).flops;
+  });
+  return std::accumulate(flops.begin(), flops.end(), 0.0) / 1e12;
+}
 
 std::string baselines_text(const std::vector<BaselineReport>& baselines) {
   std::vector<std::string> parts;
@@ -155,6 +171,8 @@ class BenchVerb : public Verb {
     row.timing = measured.timing;
     row.tflops = measured.tflops;
     row.tflops_kept = receipt.density ? row.tflops * *receipt.density : row.tflops;
+    const std::optional<double> peak = peak_tflops(receipt.isa, problem.dtype, executor);
+    if (peak) row.peak_fraction = row.tflops / *peak;
     if (flop_count(problem) <= kOracleFlops) {
       namespace reference = backends::reference;
       FOVEA_TRY(const reference::Oracle oracle,
