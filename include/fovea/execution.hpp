@@ -47,6 +47,7 @@ struct ExecutionContext {
   bool paged_kv = false;
   std::string kv_cache_dtype;
   bool require_fullgraph = false;
+  bool sparse_state = false;  // a sparse run-time state accompanies the call
 };
 
 // What a backend says of one problem in one context. `reasons` is never empty when unsupported.
