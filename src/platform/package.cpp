@@ -22,7 +22,7 @@ constexpr Package kPackages[] = {
      {}},
     {"flash_attn_3",
      "flash_attn_3",
-     "flash_attn_interface",
+     "flash_attn_3",
      "pip install flash-attn-interface, or build hopper/ of github.com/Dao-AILab/flash-attention",
      {},
      {}},
