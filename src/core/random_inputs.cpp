@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "src/core/element.hpp"
 
@@ -96,6 +97,19 @@ struct HeadTensor {
   }
   int64_t offset(int64_t b, int64_t s, int64_t h) const noexcept {
     return b * strides.batch + s * strides.seq + h * strides.head;
+  }
+  // No two elements share memory: every axis steps over all that the faster ones span.
+  bool disjoint() const noexcept {
+    std::array<std::pair<int64_t, int64_t>, 3> axes = {
+        {{strides.batch, batch}, {strides.seq, seq}, {strides.head, heads}}};
+    std::sort(axes.begin(), axes.end());
+    int64_t span = dim;
+    for (const auto& [stride, size] : axes) {
+      if (size <= 1) continue;
+      if (stride < span) return false;
+      span += (size - 1) * stride;
+    }
+    return true;
   }
 };
 
@@ -286,17 +300,18 @@ Result<RandomInputs> make_random_inputs(const Problem& p, const RandomOptions& o
     uint64_t stream;
   };
   for (const Made& made : {Made{&q, &t.q, kQ}, Made{&k, &t.k, kK}, Made{&v, &t.v, kV}}) {
-    FOVEA_TRY(
-        std::byte * data,
-        inputs.allocate(static_cast<size_t>(made.tensor->extent()) * size_bytes(p.dtype), false));
-    if (!options.poison)
-      std::memset(data, 0, static_cast<size_t>(made.tensor->extent()) * size_bytes(p.dtype));
+    const size_t bytes = static_cast<size_t>(made.tensor->extent()) * size_bytes(p.dtype);
+    // Memory is 64-byte aligned; a lesser alignment is made by a shift of as many bytes.
+    const size_t shift = p.alignment < 64 ? static_cast<size_t>(p.alignment) : 0;
+    FOVEA_TRY(std::byte* const memory, inputs.allocate(bytes + shift, false));
+    std::byte* const data = memory + shift;
+    if (!options.poison) std::memset(data, 0, bytes);
     fill_normal(*made.tensor, data, p.seed, made.stream);
     *made.view = head_view(p, *made.tensor, data);
   }
 
   // Keys that no row of their item sees; known for lengths and key padding.
-  const bool own_keys = p.batch == 1 || (p.k_strides.batch != 0 && p.v_strides.batch != 0);
+  const bool own_keys = k.disjoint() && v.disjoint();
   const auto hide = [&](int64_t b, int64_t key) {
     if (!options.poison || packed || !own_keys) return;
     poison_key(k, static_cast<std::byte*>(t.k.data), b, key);
