@@ -26,9 +26,9 @@ double largest_difference(const std::string& text) {
               problem.out_layout == Layout::bhsd
                   ? ((b * problem.heads_q + h) * problem.seq_q + i) * problem.dim_v + d
                   : ours;
-          largest = std::max(
-              largest, std::abs(double{baseline.output()[static_cast<size_t>(ours)]} -
-                                oracle.out[static_cast<size_t>(theirs)]));
+          largest =
+              std::max(largest, std::abs(double{baseline.output()[static_cast<size_t>(ours)]} -
+                                         oracle.out[static_cast<size_t>(theirs)]));
         }
       }
     }

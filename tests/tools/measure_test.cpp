@@ -22,9 +22,7 @@ TEST(Summarise, OneRunIsEveryFigure) {
   EXPECT_DOUBLE_EQ(timing.p90_ms, 7);
 }
 
-TEST(Summarise, NoRunsAreZero) {
-  EXPECT_DOUBLE_EQ(summarise({}).median_ms, 0);
-}
+TEST(Summarise, NoRunsAreZero) { EXPECT_DOUBLE_EQ(summarise({}).median_ms, 0); }
 
 TEST(Measure, WarmsUpOnceThenRepeats) {
   int calls = 0;

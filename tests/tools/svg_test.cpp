@@ -29,16 +29,14 @@ TEST(Png, MatchesTheFormat) {
   const std::array<uint8_t, 2> pixels = {0, 1};
   const std::array<Rgb, 2> palette = {{{255, 0, 0}, {0, 0, 255}}};
   const std::string png = encode_png(2, 1, pixels, palette);
-  const unsigned char expected[] = {
-      0x89, 'P',  'N',  'G',  0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 'I',  'H',
-      'D',  'R',  0x00, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x01, 0x08, 0x03, 0x00, 0x00,
-      0x00};
+  const unsigned char expected[] = {0x89, 'P',  'N',  'G',  0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00,
+                                    0x00, 0x0d, 'I',  'H',  'D',  'R',  0x00, 0x00, 0x00, 0x02,
+                                    0x00, 0x00, 0x00, 0x01, 0x08, 0x03, 0x00, 0x00, 0x00};
   ASSERT_GE(png.size(), sizeof expected);
   EXPECT_EQ(png.substr(0, sizeof expected),
             std::string(reinterpret_cast<const char*>(expected), sizeof expected));
   // The check sums of an empty IEND chunk are the same in every PNG file.
-  EXPECT_EQ(png.substr(png.size() - 12),
-            std::string("\x00\x00\x00\x00IEND\xae\x42\x60\x82", 12));
+  EXPECT_EQ(png.substr(png.size() - 12), std::string("\x00\x00\x00\x00IEND\xae\x42\x60\x82", 12));
 }
 
 TEST(Palette, RunsFromBackgroundToStrongest) {

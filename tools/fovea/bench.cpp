@@ -56,31 +56,37 @@ Table table_of(const BenchReport& report) {
     const Table::Cell error =
         row.rel_l2 ? Table::Cell(scientific(*row.rel_l2), *row.pass ? Colour::good : Colour::bad)
                    : Table::Cell("-");
-    table.rows.push_back(
-        {to_string(row.problem), name(row.backend), row.path, duration(row.timing.median_ms),
-         duration(row.timing.p10_ms), duration(row.timing.p90_ms), flop_rate(row.tflops),
-         row.peak_fraction ? fixed(100 * *row.peak_fraction, 1) + " %" : "-", error,
-         baselines_text(row.baselines)});
+    table.rows.push_back({to_string(row.problem), name(row.backend), row.path,
+                          duration(row.timing.median_ms), duration(row.timing.p10_ms),
+                          duration(row.timing.p90_ms), flop_rate(row.tflops),
+                          row.peak_fraction ? fixed(100 * *row.peak_fraction, 1) + " %" : "-",
+                          error, baselines_text(row.baselines)});
   }
   return table;
 }
 
 // One row per case and per baseline.
 Table csv_of(const BenchReport& report) {
-  Table table{{"problem", "backend", "path", "median_ms", "p10_ms", "p90_ms", "runs", "tflops",
-               "tflops_kept", "peak_fraction", "rel_l2", "pass", "baseline", "baseline_median_ms",
-               "ratio"},
-              {}};
+  Table table{
+      {"problem", "backend", "path", "median_ms", "p10_ms", "p90_ms", "runs", "tflops",
+       "tflops_kept", "peak_fraction", "rel_l2", "pass", "baseline", "baseline_median_ms", "ratio"},
+      {}};
   const auto figure = [](const std::optional<double>& value) {
     return value ? text::format_number(*value) : std::string();
   };
   for (const BenchCase& row : report.cases) {
-    const std::vector<Table::Cell> start = {
-        to_string(row.problem), name(row.backend), row.path,
-        text::format_number(row.timing.median_ms), text::format_number(row.timing.p10_ms),
-        text::format_number(row.timing.p90_ms), std::to_string(row.timing.runs_ms.size()),
-        text::format_number(row.tflops), figure(row.tflops_kept), figure(row.peak_fraction),
-        figure(row.rel_l2), row.pass ? (*row.pass ? "true" : "false") : ""};
+    const std::vector<Table::Cell> start = {to_string(row.problem),
+                                            name(row.backend),
+                                            row.path,
+                                            text::format_number(row.timing.median_ms),
+                                            text::format_number(row.timing.p10_ms),
+                                            text::format_number(row.timing.p90_ms),
+                                            std::to_string(row.timing.runs_ms.size()),
+                                            text::format_number(row.tflops),
+                                            figure(row.tflops_kept),
+                                            figure(row.peak_fraction),
+                                            figure(row.rel_l2),
+                                            row.pass ? (*row.pass ? "true" : "false") : ""};
     const auto add = [&](std::string baseline, std::string median, std::string ratio) {
       std::vector<Table::Cell> cells = start;
       for (std::string* cell : {&baseline, &median, &ratio}) cells.emplace_back(std::move(*cell));
