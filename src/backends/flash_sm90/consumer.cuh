@@ -185,7 +185,7 @@ struct Consumer {
     if (T::kSchedule.turns && warpgroup == 0) cuda::named_arrive<1>(256);  // the first turn is free
     wait_q();
     const Task* task = tasks;
-    int slot = 0, begin = task->begin, end = task->end;
+    int slot = 0, begin = cuda::uniform(task->begin), end = cuda::uniform(task->end);
     if (begin == end) return;
     wait_k();
     cuda::pin(s);
@@ -217,7 +217,9 @@ struct Consumer {
       q_ring.next();
       wait_q();
       const int following = slot + 1 == kTaskSlots ? 0 : slot + 1;
-      if (tasks[following].begin == tasks[following].end) break;
+      const int next_begin = cuda::uniform(tasks[following].begin);
+      const int next_end = cuda::uniform(tasks[following].end);
+      if (next_begin == next_end) break;
       const Task* done_task = task;
       const bool done_is_piece = T::kSplit && begin != 0;
       task = tasks + following;
@@ -225,8 +227,8 @@ struct Consumer {
         q_descriptor = Tile::descriptor_low(
             shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
       // The same step across a tile boundary.
-      begin = task->begin;
-      end = task->end;
+      begin = next_begin;
+      end = next_end;
       wait_k();
       multiply();
       free_q(end - begin == 1);
