@@ -94,17 +94,18 @@ struct Consumer {
   // Products ----------------------------------------------------------------------------------------
 
   FOVEA_DEVICE void issue_qk() {
-    const uint32_t k = k_descriptor + k_ring.stage * (T::kKvBytes >> 4);
+    const uint32_t k = cuda::uniform(k_descriptor + k_ring.stage * (T::kKvBytes >> 4));
+    const uint32_t q = cuda::uniform(q_descriptor);
 #pragma unroll
     for (int step = 0; step < T::kHeadDim / 16; step++) {
       const uint32_t panel = step / Tile::kStepsPerPanel, at = step % Tile::kStepsPerPanel * 32;
       cuda::WgmmaShared<Type, T::kBlockKv>::multiply(
-          s, Tile::descriptor(q_descriptor + ((panel * T::kQPanelBytes + at) >> 4)),
+          s, Tile::descriptor(q + ((panel * T::kQPanelBytes + at) >> 4)),
           Tile::descriptor(k + ((panel * T::kKvPanelBytes + at) >> 4)), step != 0);
     }
   }
   FOVEA_DEVICE void issue_pv() {
-    const uint32_t v = v_descriptor + v_ring.stage * (T::kKvBytes >> 4);
+    const uint32_t v = cuda::uniform(v_descriptor + v_ring.stage * (T::kKvBytes >> 4));
     uint32_t(&a)[T::kScores / 2] = probabilities;
 #pragma unroll
     for (int step = 0; step < T::kBlockKv / 16; step++)
