@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "golden/golden.hpp"
+#include "src/core/text.hpp"
 
 namespace fovea {
 namespace {
@@ -157,10 +158,10 @@ TEST_F(Safetensors, hostile_headers_are_refused_by_tensor_and_field) {
   };
   const auto two = [](const char* first, const char* second, size_t data = 8) {
     const auto entry = [](const char* name, const char* offsets) {
-      return std::string("\"") + name + R"(":{"dtype":"U8","shape":[4],"data_offsets":)" + offsets +
-             "}";
+      return text::concat('"', name, R"(":{"dtype":"U8","shape":[4],"data_offsets":)", offsets,
+                          '}');
     };
-    return file_bytes("{" + entry("a", first) + "," + entry("b", second) + "}", data);
+    return file_bytes(text::concat('{', entry("a", first), ',', entry("b", second), '}'), data);
   };
   const std::string good = R"({"q":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   std::string longer = file_bytes(good, 8);
