@@ -1,5 +1,5 @@
-// The main job: attention inputs captured from blocks of Wan, Qwen-Image and Z-Image run through one
-// configuration with an entry per role.
+// The main job: attention inputs captured from blocks of Wan, Qwen-Image and Z-Image run through
+// one configuration with an entry per role.
 //
 //   fovea_demo examples/demo/attention.json examples/data attention.svg
 #include <cstdio>
@@ -12,6 +12,7 @@
 #include "src/core/text.hpp"
 #include "src/core/tolerance.hpp"
 #include "tools/fovea/layer_run.hpp"
+#include "tools/fovea/report_table.hpp"
 #include "tools/fovea/svg.hpp"
 #include "tools/fovea/tensors.hpp"
 #include "tools/fovea/terminal.hpp"
@@ -42,8 +43,14 @@ std::vector<Capture> captures() {
   return {
       {"Wan, self-attention", "150 video tokens: 5 frames of 30", "wan_t2v_attention.safetensors",
        "tap.attn.0.", "wan.self", "self", 0, frames, frames},
-      {"Wan, cross-attention", "150 video tokens read 20 text tokens",
-       "wan_t2v_attention.safetensors", "tap.attn.1.", "wan.cross.text", "cross", 0, frames,
+      {"Wan, cross-attention",
+       "150 video tokens read 20 text tokens",
+       "wan_t2v_attention.safetensors",
+       "tap.attn.1.",
+       "wan.cross.text",
+       "cross",
+       0,
+       frames,
        {{"text", 20}}},
       {"Qwen-Image, joint attention", "19 text tokens, 8 of them padding, and 60 image tokens",
        "qwen_image_attention.safetensors", "tap.attn.0.", "qwen.joint", "joint", 1, joint, joint},
@@ -62,17 +69,19 @@ std::string note_of(const cli::RunReport& report) {
   if (receipt.fallback) return name(receipt.fallback->from) + " preferred, cannot run here";
   const std::string prefix = "attention_config.";
   const size_t at = report.source.find(prefix);
-  return "by " + (at == std::string::npos ? report.source : report.source.substr(at + prefix.size()));
+  return "by " +
+         (at == std::string::npos ? report.source : report.source.substr(at + prefix.size()));
 }
 
 Result<Outcome> run_capture(const Capture& capture, const AttentionConfig& config,
                             const std::string& folder, Executor& executor) {
-  FOVEA_TRY(const cli::TensorFile file, cli::TensorFile::open(folder + "/" + capture.file));
+  const std::string path = folder + "/" + capture.file;
+  FOVEA_TRY(const SafetensorsFile file, SafetensorsFile::open(path));
   cli::LayerRun run;
   run.config = config;
   run.layer.role = capture.role;
   run.layer.category = capture.category;
-  FOVEA_TRY(run.tensors, cli::attention_inputs(file, capture.prefix));
+  FOVEA_TRY(run.tensors, cli::attention_inputs(file, path, capture.prefix));
   FOVEA_TRY(const cli::CallOutputs outputs, cli::allocate_outputs(run.tensors, run.options));
   outputs.place(run.tensors);
   run.executor = &executor;
@@ -106,8 +115,10 @@ void print_selection(const cli::Terminal& terminal, const std::vector<Outcome>& 
   cli::Table table{{"role", "category", "backend", "chosen by", "strictness"}, {}};
   for (const Outcome& outcome : outcomes) {
     const cli::RunReport& report = outcome.report;
-    table.rows.push_back({report.role, report.category,
-                          {name(report.receipt->backend), cli::Colour::strong}, report.source,
+    table.rows.push_back({report.role,
+                          report.category,
+                          {name(report.receipt->backend), cli::Colour::strong},
+                          report.source,
                           report.strictness ? std::string(name(*report.strictness)) : "-"});
   }
   terminal.write("Selection\n" + terminal.aligned(table) + "\n");
@@ -120,25 +131,30 @@ void print_receipts(const cli::Terminal& terminal, const std::vector<Outcome>& o
     const Receipt& receipt = *outcome.report.receipt;
     fields.emplace_back(outcome.report.role, cli::receipt_line(receipt));
     if (receipt.fallback) {
-      fields.emplace_back("", cli::Table::Cell(text::concat("fallback from ",
-                                                            name(receipt.fallback->from), ": ",
-                                                            sentence(receipt.fallback->reasons)),
-                                               cli::Colour::warn));
+      fields.emplace_back(
+          "", cli::Table::Cell(text::concat("fallback from ", name(receipt.fallback->from), ": ",
+                                            sentence(receipt.fallback->reasons)),
+                               cli::Colour::warn));
     }
   }
   terminal.write(terminal.aligned(fields) + "\n");
 }
 
 void print_agreement(const cli::Terminal& terminal, const std::vector<Outcome>& outcomes) {
-  cli::Table table{{"role", "problem", "rel_l2", "limit", "max_abs", "time", "speed", "result"}, {}};
+  cli::Table table{{"role", "problem", "rel_l2", "limit", "max_abs", "time", "speed", "result"},
+                   {}};
   for (const Outcome& outcome : outcomes) {
     const cli::RunReport& report = outcome.report;
     const cli::ComparisonReport& compare = *report.compare;
-    table.rows.push_back({report.role, to_string(report.problem), cli::scientific(compare.rel_l2),
-                          cli::scientific(compare.tolerance), cli::scientific(compare.max_abs),
-                          cli::duration(report.timing.median_ms), cli::flop_rate(report.tflops),
-                          {compare.pass ? "pass" : "FAIL",
-                           compare.pass ? cli::Colour::good : cli::Colour::bad}});
+    table.rows.push_back(
+        {report.role,
+         to_string(report.problem),
+         cli::scientific(compare.rel_l2),
+         cli::scientific(compare.tolerance),
+         cli::scientific(compare.max_abs),
+         cli::duration(report.timing.median_ms),
+         cli::flop_rate(report.tflops),
+         {compare.pass ? "pass" : "FAIL", compare.pass ? cli::Colour::good : cli::Colour::bad}});
   }
   terminal.write("Agreement with the models' own output, and time of one call\n" +
                  terminal.aligned(table) + "\n");

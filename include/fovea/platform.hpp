@@ -27,8 +27,9 @@ struct PolicyQuery {
 struct PolicyVerdict {
   BackendName backend;
   std::string provider;  // "fovea", "cudnn", "package flash_attn 2.8.0"
-  std::string
-      path;  // registry path of the implementation, e.g. "builtin:cpu_flash"; empty: none in tree
+  // Registry path of the implementation: "builtin:cpu_flash", "package:flash_attn". Empty: the
+  // policy knows none, because it refuses the name or the name was added at run time.
+  std::string path;
   std::vector<Reason> reasons;
 };
 

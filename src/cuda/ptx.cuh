@@ -186,6 +186,12 @@ FOVEA_DEVICE float reciprocal_fast(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+/// A value that is the same in every lane, as the compiler can see it (a warp reduction ends in a uniform
+/// register, a shuffle does not): loops bounded by it keep what wgmma descriptors need in uniform
+/// registers.
+FOVEA_DEVICE int uniform(int x) {
+  return static_cast<int>(__reduce_or_sync(~0u, static_cast<unsigned>(x)));
+}
 /// Reductions over the four lanes that share an accumulator row.
 FOVEA_DEVICE float quad_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));

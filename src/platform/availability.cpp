@@ -11,6 +11,8 @@ namespace {
 
 using State = Availability::State;
 
+constexpr std::string_view kPackageScheme = "package:";
+
 State state_of(const Reason& reason) {
   switch (reason.code) {
     case ReasonCode::platform:
@@ -66,12 +68,13 @@ Availability availability(BackendName backend, const Platform& platform) {
   PolicyVerdict verdict = platform.judge(backend, {});
   Availability result{backend, State::available, std::move(verdict.provider), {}, {}};
   if (verdict.reasons.empty()) {
-    if (!verdict.path.empty()) return result;
+    const bool by_package = verdict.path.starts_with(kPackageScheme);
+    if (!verdict.path.empty() && !by_package) return result;
     result.state = State::not_built;
-    result.cause = result.provider.empty()
-                       ? text::concat("nothing is registered behind ", name(backend))
-                       : text::concat("this library has no implementation of its own; ",
-                                      result.provider, " is used when a binding registers it");
+    result.cause =
+        by_package
+            ? text::concat(result.provider, " runs it once a binding is registered behind the name")
+            : text::concat("nothing is registered behind ", name(backend));
     return result;
   }
   result.cause = sentence(verdict.reasons);

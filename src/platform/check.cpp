@@ -191,7 +191,9 @@ std::optional<Reason> failure(const Check& check, std::string_view instead,
       const bool holds = sm && (check.kind == Kind::sm_range ? *sm >= check.min && *sm <= check.max
                                                              : contains(numbers(check), *sm));
       if (holds) return std::nullopt;
-      return wrong_device(device(facts), check, instead);
+      Reason reason = wrong_device(device(facts), check, instead);
+      if (!sm) reason.remedy = "state the compute capability, such as sm=90";
+      return reason;
     }
     case Kind::fact_in:
       if (value && contains(words(check), *value)) return std::nullopt;

@@ -33,7 +33,8 @@ constexpr std::string_view kDense = "FLASH_ATTN or TORCH_SDPA";
 using namespace backend;
 
 constexpr Row kRows[] = {
-    own(TORCH_SDPA, kSdpa, {}, sm_range(75), embedded(Family::portable)),
+    own(TORCH_SDPA, kSdpa, "torch's own attention through its binding", sm_range(75),
+        embedded(Family::portable)),
     by_package(TORCH_SDPA, "torch", {}),
 
     library(CUDNN_ATTN, Provider::cudnn, kCudnn, "FLASHINFER_ATTN or TORCH_SDPA", kAmpere,

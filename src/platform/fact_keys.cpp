@@ -4,7 +4,8 @@
 
 #include "fovea/device_facts.hpp"
 #include "src/core/text.hpp"
-#include "src/platform/isa.hpp"
+#include "src/platform/cpu_probe.hpp"
+#include "src/simd/cpu_features.hpp"
 
 namespace fovea {
 namespace {
@@ -109,7 +110,7 @@ struct Normalised {
   std::string accepted = {};
 };
 
-Normalised normalise(PlatformId platform, const FactKey& key, std::string_view value) {
+Normalised normalise(PlatformId id, const FactKey& key, std::string_view value) {
   if (value == "unknown") return {std::string(value)};
   if (key.key == "sm") {
     std::optional<std::string> number = architecture_number(value);
@@ -121,10 +122,10 @@ Normalised normalise(PlatformId platform, const FactKey& key, std::string_view v
     if (!architecture_list(folded)) return {{}, "sm_80, sm_90a, several joined by '+', or none"};
     return {std::move(folded)};
   }
-  if (platform == PlatformId::cpu && key.key == "isa") {
-    const std::optional<Isa> isa = parse_isa(value);
-    if (!isa) return {{}, isa_list()};
-    return {std::string(name(*isa))};
+  if (id == PlatformId::cpu && key.key == "isa") {
+    const std::optional<simd::Isa> isa = simd::parse_isa(value);
+    if (!isa) return {{}, platform::isa_list()};
+    return {std::string(simd::name(*isa))};
   }
   if (key.key == "gfx") {
     std::string folded = text::fold(value);

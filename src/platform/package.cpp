@@ -22,12 +22,11 @@ constexpr Package kPackages[] = {
      {}},
     {"flash_attn_3",
      "flash_attn_3",
-     "flash_attn_interface",
+     "flash_attn_3",
      "pip install flash-attn-interface, or build hopper/ of github.com/Dao-AILab/flash-attention",
      {},
      {}},
-    {"fa4", "fa4", "flash_attn", "pip install flash-attn-4", "cute (FlashAttention 4)",
-     "flash_attn"},
+    {"fa4", "fa4", "fa4", "pip install flash-attn-4", "cute (FlashAttention 4)", "flash_attn"},
     {"flashinfer", "flashinfer", "flashinfer", kFlashInfer, {}, {}},
     {"flashinfer_prefill", "flashinfer_prefill", "flashinfer", kFlashInfer,
      "BatchPrefillWithRaggedKVCacheWrapper", "flashinfer"},
@@ -69,7 +68,7 @@ constexpr Package kPackages[] = {
      "build the tf-kernel of TeleFuser (make build)",
      {},
      {}},
-    {"hub_kernels", "hub_kernels", "kernels", "pip install 'kernels>=0.16.1'", {}, {}},
+    {"hub_kernels", "hub_kernels", "hub_kernels", "pip install 'kernels>=0.16.1'", {}, {}},
     {"fastvideo_kernel",
      "fastvideo_kernel",
      "fastvideo_kernel",
@@ -111,7 +110,7 @@ std::string describe(const Package& package, const DeviceFacts& facts) {
 
 std::string wanted(const Package& package) {
   if (package.symbol.empty()) return std::string(package.name);
-  return text::concat(package.name, " with ", package.symbol);
+  return text::concat(package.part_of, " with ", package.symbol);
 }
 
 }  // namespace fovea::platform

@@ -12,7 +12,7 @@ namespace fovea::platform {
 struct Package {
   std::string_view id;       // how policy rows call it
   std::string_view fact;     // the fact that tells of it; empty: taken to be there
-  std::string_view name;     // as imported; receipts print it
+  std::string_view name;     // printed by receipts, and the end of the registry path
   std::string_view install;  // one command
   std::string_view symbol;   // a part of the package that is checked on its own; else empty
   std::string_view part_of;  // the fact of the package that holds the symbol

@@ -171,7 +171,7 @@ struct Row {
   BackendName backend;
   Provider provider;
   std::string_view package;  // id of what provides it; empty for fovea
-  std::string_view path;     // registry path; empty: no implementation in this tree
+  std::string_view path;     // registry path; packages take theirs from their name
   std::string_view instead;  // backends to use where this one cannot run
   std::array<Check, 6> checks = {};
   bool tried = false;  // has run on such a device

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "src/core/text.hpp"
@@ -20,6 +21,11 @@ bool is_built_in(BackendName backend) {
 std::string provider_text(const Row& row, const DeviceFacts& facts) {
   if (row.provider != Provider::package) return std::string(name(row.provider));
   return text::concat("package ", describe(package(row.package), facts));
+}
+
+std::string registry_path(const Row& row) {
+  if (row.provider != Provider::package) return std::string(row.path);
+  return text::concat("package:", package(row.package).name);
 }
 
 PolicyVerdict other_platform(BackendName backend, PlatformId platform) {
@@ -67,8 +73,12 @@ void offer_alternatives(std::vector<Reason>& reasons, std::span<const std::vecto
 TablePlatform::TablePlatform(const Policy& policy, DeviceFacts facts)
     : policy_(&policy), facts_(std::move(facts)) {}
 
+bool TablePlatform::hidden(const Row& row) const {
+  return row.provider == Provider::fovea && !facts_.flag("fovea_kernels", true);
+}
+
 TablePlatform::Opinion TablePlatform::opinion(const Row& row, const PolicyQuery& query) const {
-  Opinion result{&row, 0, {}};
+  Opinion result{&row, 0, 0, {}};
   for (const Check& check : row.checks) {
     if (check.kind == Check::Kind::backend) {
       std::vector<Reason> inherited = judge(check.other, {query.head_dim, query.mask_free}).reasons;
@@ -78,6 +88,7 @@ TablePlatform::Opinion TablePlatform::opinion(const Row& row, const PolicyQuery&
     }
     std::optional<Reason> reason = failure(check, row.instead, facts_, query);
     if (!reason) continue;
+    if (reason->code == ReasonCode::package && reason->got == kNotInstalled) ++result.missing;
     if (of_device(check.kind)) {
       ++result.device_reasons;
     } else if (result.device_reasons > 0) {
@@ -88,22 +99,18 @@ TablePlatform::Opinion TablePlatform::opinion(const Row& row, const PolicyQuery&
     result.reasons.push_back(*std::move(reason));
   }
   if (row.path.empty() && row.provider == Provider::fovea)
-    result.reasons.push_back({ReasonCode::not_built,
-                              "kernel of",
-                              fovea::name(row.backend),
-                              {},
-                              text::concat("use ", row.instead)});
+    result.reasons.push_back({ReasonCode::not_built, "kernel of", fovea::name(row.backend),
+                              "a build that includes it", text::concat("use ", row.instead)});
   return result;
 }
 
 std::vector<TablePlatform::Opinion> TablePlatform::opinions(BackendName backend,
                                                             const PolicyQuery& query) const {
-  const bool own_kernels = facts_.flag("fovea_kernels", true);
   std::vector<Opinion> list;
   bool own = false;
   for (const Row& row : policy_->rows) {
     if (row.backend != backend) continue;
-    if (row.provider == Provider::fovea && !own_kernels) continue;
+    if (hidden(row)) continue;
     if (!query.provider.empty() && query.provider != name(row.provider)) continue;
     // Packages stand in only where this project has no kernel for the device.
     if (own && row.provider == Provider::package) continue;
@@ -118,12 +125,11 @@ PolicyVerdict TablePlatform::judge(BackendName backend, const PolicyQuery& query
   if (!is_built_in(backend)) return {backend, {}, {}, {}};
   std::vector<Opinion> list = opinions(backend, query);
   if (list.empty()) {
-    std::vector<std::string> providers;
-    for (const Opinion& each : opinions(backend, {query.head_dim, query.mask_free})) {
-      std::string provider(name(each.row->provider));
-      if (std::find(providers.begin(), providers.end(), provider) == providers.end())
-        providers.push_back(std::move(provider));
-    }
+    std::vector<std::string_view> providers;
+    for (const Row& row : policy_->rows)
+      if (row.backend == backend && !hidden(row) &&
+          std::find(providers.begin(), providers.end(), name(row.provider)) == providers.end())
+        providers.push_back(name(row.provider));
     if (providers.empty()) return other_platform(backend, policy_->platform);
     return {backend,
             query.provider,
@@ -131,18 +137,18 @@ PolicyVerdict TablePlatform::judge(BackendName backend, const PolicyQuery& query
             {{ReasonCode::provider, "provider", query.provider, text::join(providers),
               "remove provider, or name one of these"}}};
   }
-  const auto best =
-      std::min_element(list.begin(), list.end(), [](const Opinion& a, const Opinion& b) {
-        if (a.reasons.empty() != b.reasons.empty()) return a.reasons.empty();
-        if (a.device_reasons != b.device_reasons) return a.device_reasons < b.device_reasons;
-        return a.reasons.size() < b.reasons.size();
-      });
+  const auto distance = [](const Opinion& o) {
+    return std::tuple(!o.reasons.empty(), o.device_reasons, o.missing, o.reasons.size());
+  };
+  const auto best = std::min_element(
+      list.begin(), list.end(),
+      [&](const Opinion& x, const Opinion& y) { return distance(x) < distance(y); });
   std::vector<std::vector<Reason>> others;
   for (const Opinion& other : list)
     if (&other != &*best && other.device_reasons == best->device_reasons)
       others.push_back(other.reasons);
   offer_alternatives(best->reasons, others);
-  return {backend, provider_text(*best->row, facts_), std::string(best->row->path),
+  return {backend, provider_text(*best->row, facts_), registry_path(*best->row),
           std::move(best->reasons)};
 }
 

@@ -17,12 +17,15 @@ class TablePlatform final : public Platform {
   std::vector<PolicyVerdict> preference(const PolicyQuery& query) const override;
 
  private:
-  // What a row says: the more of its refusals come from the device, the further it is from running.
+  // What a row says: how far it is from running.
   struct Opinion {
     const Row* row = nullptr;
     size_t device_reasons = 0;
+    size_t missing = 0;  // packages
     std::vector<Reason> reasons;
   };
+  // The facts leave this project's kernels out.
+  bool hidden(const Row& row) const;
   Opinion opinion(const Row& row, const PolicyQuery& query) const;
   std::vector<Opinion> opinions(BackendName backend, const PolicyQuery& query) const;
 

@@ -21,9 +21,12 @@ Table table_of(const BackendsReport& report) {
     const auto dash = [](std::string_view text) {
       return text.empty() ? std::string("-") : std::string(text);
     };
-    table.rows.push_back({name(row.backend), {std::string(name(support)), colour},
-                          row.report.built ? "yes" : "no", dash(row.report.provider),
-                          dash(row.report.path), dash(text::join(platforms, " ")),
+    table.rows.push_back({name(row.backend),
+                          {std::string(name(support)), colour},
+                          row.report.built ? "yes" : "no",
+                          dash(row.report.provider),
+                          dash(row.report.path),
+                          dash(text::join(platforms, " ")),
                           sentence(row.report.reasons)});
   }
   return table;

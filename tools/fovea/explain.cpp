@@ -35,12 +35,18 @@ Table entries_table(const Explanation& explanation) {
               {}};
   for (const ExplainEntry& entry : explanation.entries) {
     const ExecutionPathResult& report = entry.report;
-    table.rows.push_back(
-        {entry.role, text_or_dash(entry.category), entry.layers, entry.steps, name(report.backend),
-         {std::string(name(report.support)), colour_of(report.support)},
-         report.built ? "yes" : "no", text_or_dash(report.provider), text_or_dash(report.path),
-         entry.strictness ? std::string(name(*entry.strictness)) : "-", entry.source,
-         entry.problem ? to_string(*entry.problem) : "-"});
+    table.rows.push_back({entry.role,
+                          text_or_dash(entry.category),
+                          entry.layers,
+                          entry.steps,
+                          name(report.backend),
+                          {std::string(name(report.support)), colour_of(report.support)},
+                          report.built ? "yes" : "no",
+                          text_or_dash(report.provider),
+                          text_or_dash(report.path),
+                          entry.strictness ? std::string(name(*entry.strictness)) : "-",
+                          entry.source,
+                          entry.problem ? to_string(*entry.problem) : "-"});
   }
   return table;
 }
@@ -150,8 +156,9 @@ class ExplainVerb : public Verb {
     if (size_ || frames_) return usage_error("--size and --frames need --model");
     if (problem_) {
       if (dtype || head_dim_) {
-        return usage_error("--problem states the type and the head size; leave --dtype and "
-                           "--head-dim out");
+        return usage_error(
+            "--problem states the type and the head size; leave --dtype and "
+            "--head-dim out");
       }
       FOVEA_TRY(query.problem, parse_problem(*problem_));
     } else if (dtype) {

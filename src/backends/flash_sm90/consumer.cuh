@@ -94,17 +94,18 @@ struct Consumer {
   // Products ----------------------------------------------------------------------------------------
 
   FOVEA_DEVICE void issue_qk() {
-    const uint32_t k = k_descriptor + k_ring.stage * (T::kKvBytes >> 4);
+    const uint32_t k = cuda::uniform(k_descriptor + k_ring.stage * (T::kKvBytes >> 4));
+    const uint32_t q = cuda::uniform(q_descriptor);
 #pragma unroll
     for (int step = 0; step < T::kHeadDim / 16; step++) {
       const uint32_t panel = step / Tile::kStepsPerPanel, at = step % Tile::kStepsPerPanel * 32;
       cuda::WgmmaShared<Type, T::kBlockKv>::multiply(
-          s, Tile::descriptor(q_descriptor + ((panel * T::kQPanelBytes + at) >> 4)),
+          s, Tile::descriptor(q + ((panel * T::kQPanelBytes + at) >> 4)),
           Tile::descriptor(k + ((panel * T::kKvPanelBytes + at) >> 4)), step != 0);
     }
   }
   FOVEA_DEVICE void issue_pv() {
-    const uint32_t v = v_descriptor + v_ring.stage * (T::kKvBytes >> 4);
+    const uint32_t v = cuda::uniform(v_descriptor + v_ring.stage * (T::kKvBytes >> 4));
     uint32_t(&a)[T::kScores / 2] = probabilities;
 #pragma unroll
     for (int step = 0; step < T::kBlockKv / 16; step++)
@@ -185,7 +186,7 @@ struct Consumer {
     if (T::kSchedule.turns && warpgroup == 0) cuda::named_arrive<1>(256);  // the first turn is free
     wait_q();
     const Task* task = tasks;
-    int slot = 0, begin = task->begin, end = task->end;
+    int slot = 0, begin = cuda::uniform(task->begin), end = cuda::uniform(task->end);
     if (begin == end) return;
     wait_k();
     cuda::pin(s);
@@ -217,7 +218,9 @@ struct Consumer {
       q_ring.next();
       wait_q();
       const int following = slot + 1 == kTaskSlots ? 0 : slot + 1;
-      if (tasks[following].begin == tasks[following].end) break;
+      const int next_begin = cuda::uniform(tasks[following].begin);
+      const int next_end = cuda::uniform(tasks[following].end);
+      if (next_begin == next_end) break;
       const Task* done_task = task;
       const bool done_is_piece = T::kSplit && begin != 0;
       task = tasks + following;
@@ -225,8 +228,8 @@ struct Consumer {
         q_descriptor = Tile::descriptor_low(
             shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
       // The same step across a tile boundary.
-      begin = task->begin;
-      end = task->end;
+      begin = next_begin;
+      end = next_end;
       wait_k();
       multiply();
       free_q(end - begin == 1);

@@ -54,7 +54,8 @@ constexpr Schedule schedule(const Key& key) {
   const bool shared_blocks = key.source == Source::dense && key.mask != Mask::band;
   switch (key.head_dim) {
     case 64:
-      return {3, 2, 2, 1, true, true, true, 6, 32, 160};
+      return key.block_kv == 128 ? Schedule{3, 2, 2, 1, true, true, true, 6, 32, 160}
+                                 : Schedule{3, 2, 2, 1, true, true, true, 6, 40, 152};
     case 96:
       return {2, 2, 1, shared_blocks ? 2 : 1, false, true, false, 5, 40, 232};
     case 128:
@@ -70,8 +71,18 @@ constexpr int block_q(const Key& key) { return 64 * schedule(key).warpgroups; }
 inline constexpr std::array kHeadDims = {64, 96, 128, 256};
 
 namespace detail {
-constexpr int block_kv(int head_dim) {
-  return head_dim == 64 ? 128 : head_dim == 96 ? 160 : head_dim == 128 ? 128 : 80;
+/// Keys per block: as many as registers and shared memory allow.
+constexpr int block_kv(int head_dim, Mask mask) {
+  switch (head_dim) {
+    case 64:
+      return mask == Mask::key_bits || mask == Mask::band ? 96 : 128;
+    case 96:
+      return 160;
+    case 128:
+      return 128;
+    default:
+      return mask == Mask::band ? 64 : 80;
+  }
 }
 constexpr auto make_instances() {
   constexpr std::array masks = {Mask::none, Mask::lengths, Mask::key_bits, Mask::band};
@@ -80,7 +91,7 @@ constexpr auto make_instances() {
   for (Precision precision : {Precision::bf16, Precision::f16}) {
     for (int head_dim : kHeadDims)
       for (Mask mask : masks)
-        keys[n++] = {precision, head_dim, block_kv(head_dim), mask, Source::dense};
+        keys[n++] = {precision, head_dim, block_kv(head_dim, mask), mask, Source::dense};
     keys[n++] = {precision, 128, 160, Mask::none, Source::dense};
   }
   return keys;

@@ -160,7 +160,6 @@ struct Walk {
   int waves, rest, pieces;
   // Grouped items only: the group that holds the current item and its first item; then the pool.
   int group = 0, base = 0;
-  bool in_pool = false;
   int units = 0, unit = 0, unit_end = 0, group_unit = 0;
 
   FOVEA_DEVICE Walk(const Params& params, int member, int members)
@@ -170,6 +169,7 @@ struct Walk {
       int items = p.items;
       if (p.cu_seqlens_q) {
         items = 0;
+#pragma unroll 1
         for (int g = 0; g < groups(); g++) items += group_items(g);
       }
       waves = items / team;
@@ -202,6 +202,7 @@ struct Walk {
     if constexpr (!T::kGrouped) {
       s = {item, 0, 0, p.blocks, 0};
     } else {
+#pragma unroll 1
       while (item >= base + group_items(group)) base += group_items(group++);
       s = {item - base, group, 0, 0, 0};
       if constexpr (T::kSplit) s.end = group_blocks(group);
@@ -225,6 +226,7 @@ struct Walk {
       return s.begin < s.end;
     } else {
       if (unit >= unit_end) return false;
+#pragma unroll 1
       for (;;) {  // `base` counts pool items here
         const int size = (group_items(group) - base) * group_blocks(group);
         if (unit < group_unit + size) break;
@@ -243,8 +245,10 @@ struct Walk {
  private:
   FOVEA_DEVICE void open_pool() {
     const int first = waves * team;
+#pragma unroll 1
     while (first >= base + group_items(group)) base += group_items(group++);
     base = first - base;  // from here on: the group's first item that is in the pool
+#pragma unroll 1
     for (int g = group, from = base; g < groups(); g++, from = 0)
       units += (group_items(g) - from) * group_blocks(g);
     // Pieces of at least four blocks, at most eight per item; none when that gains nothing.

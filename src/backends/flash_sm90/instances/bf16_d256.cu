@@ -1,10 +1,9 @@
 #include "backends/flash_sm90/kernel.cuh"
 
 namespace fovea::flash_sm90 {
-
 namespace {
-constexpr Key key(Mask mask, int block_kv = 80) {
-  return {Precision::bf16, 256, block_kv, mask, Source::dense};
+constexpr Key key(Mask mask) {
+  return {Precision::bf16, 256, detail::block_kv(256, mask), mask, Source::dense};
 }
 }  // namespace
 

@@ -1,10 +1,9 @@
 #include "backends/flash_sm90/kernel.cuh"
 
 namespace fovea::flash_sm90 {
-
 namespace {
-constexpr Key key(Mask mask, int block_kv = 128) {
-  return {Precision::f16, 128, block_kv, mask, Source::dense};
+constexpr Key key(Mask mask) {
+  return {Precision::f16, 128, detail::block_kv(128, mask), mask, Source::dense};
 }
 }  // namespace
 
@@ -12,6 +11,6 @@ template KernelInfo kernel_info<key(Mask::none)>();
 template KernelInfo kernel_info<key(Mask::lengths)>();
 template KernelInfo kernel_info<key(Mask::key_bits)>();
 template KernelInfo kernel_info<key(Mask::band)>();
-template KernelInfo kernel_info<key(Mask::none, 160)>();
+template KernelInfo kernel_info<Key{Precision::f16, 128, 160, Mask::none, Source::dense}>();
 
 }  // namespace fovea::flash_sm90

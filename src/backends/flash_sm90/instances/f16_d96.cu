@@ -1,10 +1,9 @@
 #include "backends/flash_sm90/kernel.cuh"
 
 namespace fovea::flash_sm90 {
-
 namespace {
-constexpr Key key(Mask mask, int block_kv = 160) {
-  return {Precision::f16, 96, block_kv, mask, Source::dense};
+constexpr Key key(Mask mask) {
+  return {Precision::f16, 96, detail::block_kv(96, mask), mask, Source::dense};
 }
 }  // namespace
 
