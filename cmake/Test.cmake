@@ -49,7 +49,6 @@ function(fovea_add_test)
     set(arg_TIMEOUT 300)
   endif()
   add_executable(${arg_NAME} ${arg_SOURCES})
-  set_target_properties(${arg_NAME} PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
   fovea_set_warnings(${arg_NAME})
   target_compile_definitions(${arg_NAME} PRIVATE FOVEA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                                  FOVEA_BINARY_DIR="${PROJECT_BINARY_DIR}")

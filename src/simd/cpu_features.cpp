@@ -2,6 +2,10 @@
 
 #include <cctype>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace fovea::simd {
 
 std::string_view name(Isa isa) noexcept {
@@ -35,9 +39,12 @@ std::optional<Isa> parse_isa(std::string_view text) noexcept {
 
 Isa probe_isa() noexcept {
 #if defined(__x86_64__)
+  // The builtin also asks the operating system. Clang 14 has no name for F16C.
   __builtin_cpu_init();
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+                    __builtin_cpu_supports("bmi2") && f16c;
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
