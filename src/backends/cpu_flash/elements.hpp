@@ -46,6 +46,12 @@ struct LoadBf16Pairs {
   static FOVEA_INLINE Quad load(const Element* p) { return simd::quad_load(p); }
 };
 
+// Rows of a strided tensor lie on different pages, where the hardware does not look ahead.
+FOVEA_INLINE void prefetch_row(const void* row, int64_t bytes) {
+  const char* p = static_cast<const char*>(row);
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
+}
+
 // The first `n` elements at p (fewer than four words), zeros after them.
 template <class L>
 FOVEA_INLINE Quad load_partial(const typename L::Element* p, int64_t n) {

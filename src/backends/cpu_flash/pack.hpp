@@ -70,6 +70,10 @@ void pack_keys(const Params& params, const Segment& segment, int64_t head, int64
         const int64_t key = first + (info.compacted ? info.index[p] : p);
         rows[i] = row_pointer<L>(params.k, segment, head, segment.kv_begin + key);
       }
+      for (int64_t i = 0; i < 4; ++i) {
+        if (strip + part + i + 4 >= info.count) break;
+        prefetch_row(rows[i] + 4 * params.k.seq, params.head_dim * int64_t{sizeof(*rows[i])});
+      }
       pack_columns<L, false>(rows, params.head_dim, Quad{}, target + part, kRows);
     }
     target += words * kRows;
@@ -100,7 +104,11 @@ void pack_values(const Params& params, const Geometry& geometry, const Segment& 
     float* out = target + p * kRows;
     int64_t d = 0;
     if (keys == 4) {
+      for (int64_t i = 0; i < 4 && p + i + 4 < info->count; ++i) {
+        prefetch_row(rows[i] + 4 * params.v.seq, dim_v * int64_t{sizeof(*rows[i])});
+      }
       for (; d + kRows <= dim_v; d += kRows) {
+        __builtin_prefetch(out + 8 * kRows, 1);  // the line of this strip after the next
         FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
           FOVEA_UNROLL for (int part = 0; part < kRows; part += 4) {
             const Quad x = L::load(rows[i] + d + part);
