@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "core/random_problem.hpp"
+#include "tests/core/random_problem.hpp"
 #include "fovea/backend.hpp"
 #include "fovea/config.hpp"
 #include "fovea/execution.hpp"
