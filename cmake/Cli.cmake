@@ -2,13 +2,6 @@
 # target_sources(fovea_cli PRIVATE main.cpp ...)
 
 add_executable(fovea_cli)
-set_target_properties(
-  fovea_cli
-  PROPERTIES OUTPUT_NAME fovea
-             RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}"
-             CXX_STANDARD 20
-             CXX_STANDARD_REQUIRED ON
-             CXX_EXTENSIONS OFF)
+set_target_properties(fovea_cli PROPERTIES OUTPUT_NAME fovea RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
 fovea_set_warnings(fovea_cli)
-target_include_directories(fovea_cli PRIVATE "${PROJECT_SOURCE_DIR}/tools")
 target_link_libraries(fovea_cli PRIVATE fovea_internal CLI11::CLI11 nlohmann_json::nlohmann_json)

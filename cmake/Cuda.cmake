@@ -5,10 +5,12 @@
 #   sm80      Ampere instructions: code for each wanted generation from sm_80, and PTX
 #   sm90      Hopper only (wgmma, TMA): sm_90a
 # FOVEA_CUDA_ARCHS says which generations are wanted. A family that no wanted generation can run is
-# left out. Without CUDA the call does nothing. FOVEA_CUDA_EMBEDDED lists what is in the binary.
+# left out. Without CUDA the call does nothing. The library's host sources see FOVEA_CUDA_PORTABLE,
+# FOVEA_CUDA_SM80 and FOVEA_CUDA_SM90 as 1 or 0; FOVEA_CUDA_EMBEDDED lists what is in the binary.
 
 set(FOVEA_CUDA_EMBEDDED "")
 if(NOT FOVEA_HAVE_CUDA)
+  target_compile_definitions(fovea_objects PRIVATE FOVEA_CUDA_PORTABLE=0 FOVEA_CUDA_SM80=0 FOVEA_CUDA_SM90=0)
   function(fovea_add_cuda_sources)
   endfunction()
   return()
@@ -51,7 +53,13 @@ if(sm90 IN_LIST wanted)
   set(fovea_archs_sm90 90a-real)
   list(APPEND FOVEA_CUDA_EMBEDDED sm_90a)
 endif()
-message(STATUS "CUDA architectures: ${FOVEA_CUDA_EMBEDDED}")
+list(JOIN FOVEA_CUDA_EMBEDDED ", " embedded)
+message(STATUS "CUDA architectures: ${embedded}")
+foreach(family IN ITEMS portable sm80 sm90)
+  string(TOUPPER "FOVEA_CUDA_${family}" macro)
+  list(LENGTH fovea_archs_${family} count)
+  target_compile_definitions(fovea_objects PRIVATE ${macro}=$<BOOL:${count}>)
+endforeach()
 
 function(fovea_add_cuda_sources)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "FAMILY" "FILES")
@@ -68,14 +76,12 @@ function(fovea_add_cuda_sources)
     set_target_properties(
       ${objects}
       PROPERTIES CUDA_ARCHITECTURES "${archs}"
-                 CUDA_STANDARD 20
-                 CUDA_STANDARD_REQUIRED ON
-                 CUDA_EXTENSIONS OFF
                  CUDA_VISIBILITY_PRESET hidden
                  POSITION_INDEPENDENT_CODE ON)
     fovea_set_warnings(${objects})
-    target_compile_options(${objects} PRIVATE --threads=${FOVEA_NVCC_THREADS})
-    target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+    # CMake 3.25 does not know nvcc's C++20 flag, so CUDA_STANDARD cannot ask for it.
+    target_compile_options(${objects} PRIVATE -std=c++20 --threads=${FOVEA_NVCC_THREADS})
+    target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}")
     target_link_libraries(${objects} PRIVATE CUDA::cudart_static)
     target_sources(fovea PRIVATE $<TARGET_OBJECTS:${objects}>)
     target_sources(fovea_internal PRIVATE $<TARGET_OBJECTS:${objects}>)

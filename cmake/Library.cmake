@@ -10,23 +10,17 @@ add_library(fovea $<TARGET_OBJECTS:fovea_objects>)
 add_library(fovea::fovea ALIAS fovea)
 add_library(fovea_internal STATIC $<TARGET_OBJECTS:fovea_objects>)
 
-set(fovea_cxx_properties
-    CXX_STANDARD 20
-    CXX_STANDARD_REQUIRED ON
-    CXX_EXTENSIONS OFF
-    CXX_VISIBILITY_PRESET hidden
-    VISIBILITY_INLINES_HIDDEN ON
-    POSITION_INDEPENDENT_CODE ON)
-set_target_properties(fovea_objects fovea fovea_internal PROPERTIES ${fovea_cxx_properties}
-                                                                    LINKER_LANGUAGE CXX)
+set_target_properties(fovea_objects PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+                                               POSITION_INDEPENDENT_CODE ON)
+set_target_properties(fovea fovea_internal PROPERTIES LINKER_LANGUAGE CXX)
 fovea_set_warnings(fovea_objects)
 
 target_include_directories(fovea_objects PRIVATE "${PROJECT_SOURCE_DIR}/include"
-                                                 "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/src")
+                                                 "${PROJECT_SOURCE_DIR}")
 target_include_directories(fovea PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
                                         "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_include_directories(fovea_internal INTERFACE "${PROJECT_SOURCE_DIR}/include"
-                                                    "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/src")
+                                                    "${PROJECT_SOURCE_DIR}")
 target_compile_features(fovea PUBLIC cxx_std_20)
 target_compile_features(fovea_internal INTERFACE cxx_std_20)
 
@@ -57,5 +51,7 @@ if(BUILD_SHARED_LIBS)
 endif()
 
 foreach(component IN ITEMS CUDA CUDNN NCCL MPI)
-  target_compile_definitions(fovea_objects PRIVATE FOVEA_HAVE_${component}=$<BOOL:${FOVEA_HAVE_${component}}>)
+  set(definition FOVEA_HAVE_${component}=$<BOOL:${FOVEA_HAVE_${component}}>)
+  target_compile_definitions(fovea_objects PRIVATE ${definition})
+  target_compile_definitions(fovea_internal INTERFACE ${definition})
 endforeach()

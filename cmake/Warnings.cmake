@@ -7,6 +7,11 @@ if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   list(APPEND FOVEA_CXX_WARNINGS -Wno-sign-conversion)
 endif()
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC 12 warns about overlapping copies inside std::string's own operator+ (GCC bug 105651).
+  list(APPEND FOVEA_CXX_WARNINGS -Wno-restrict)
+endif()
+
 function(fovea_set_warnings target)
   target_compile_options(
     ${target}

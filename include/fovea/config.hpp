@@ -77,12 +77,13 @@ struct AttentionConfig {
   bool operator==(const AttentionConfig&) const = default;
 
   // Exact role, then category, then default. The pointer is valid as long as this object is.
-  ResolvedSpec resolve(std::string_view role, std::string_view category = {}) const;
+  FOVEA_API ResolvedSpec resolve(std::string_view role, std::string_view category = {}) const;
 
   // The guide's factories. Errors: invalid_config.
-  static Result<AttentionConfig> dense_attention(BackendName backend);
-  static Result<AttentionConfig> radial_attention(const SparseAttentionConfig& sparse);
-  static Result<AttentionConfig> local_sparse_attention(const SparseAttentionConfig& sparse);
+  FOVEA_API static Result<AttentionConfig> dense_attention(BackendName backend);
+  FOVEA_API static Result<AttentionConfig> radial_attention(const SparseAttentionConfig& sparse);
+  FOVEA_API static Result<AttentionConfig> local_sparse_attention(
+      const SparseAttentionConfig& sparse);
 };
 
 // Ownership, ranges and strictness of one spec. Error invalid_config names the field, the value and

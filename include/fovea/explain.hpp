@@ -27,6 +27,7 @@ struct ExplainEntry {
   std::string category;
   std::string layers;
   std::string steps;
+  std::optional<Problem> problem;  // as asked
   std::string source;
   std::optional<Strictness> strictness;  // nothing for a platform default
   std::optional<AttentionSpec> spec;

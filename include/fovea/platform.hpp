@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fovea/backend_name.hpp"
@@ -15,8 +16,9 @@ namespace fovea {
 
 // Everything a policy may read besides the facts. It is also the cache key.
 struct PolicyQuery {
-  int64_t head_dim = 0;    // 0: unknown, geometry is not judged
-  bool mask_free = false;  // the model promises that no mask will be passed
+  int64_t head_dim = 0;       // 0: unknown, geometry is not judged
+  bool mask_free = false;     // the model promises that no mask will be passed
+  std::string provider = {};  // "fovea", "cudnn" or "package"; empty: any
 
   bool operator==(const PolicyQuery&) const = default;
 };
@@ -25,8 +27,9 @@ struct PolicyQuery {
 struct PolicyVerdict {
   BackendName backend;
   std::string provider;  // "fovea", "cudnn", "package flash_attn 2.8.0"
-  std::string
-      path;  // registry path of the implementation, e.g. "builtin:cpu_flash"; empty: none in tree
+  // Registry path of the implementation: "builtin:cpu_flash", "package:flash_attn". Empty: the
+  // policy knows none, because it refuses the name or the name was added at run time.
+  std::string path;
   std::vector<Reason> reasons;
 };
 
@@ -61,5 +64,16 @@ struct Availability {
   std::string install;  // what to install, empty when nothing would help
 };
 FOVEA_API std::string_view name(Availability::State state) noexcept;
+
+// Judges the name for the platform's facts, whatever is registered at run time: a name that only a
+// package provides is not_built until something is registered behind it. Thread-safe.
+FOVEA_API Availability availability(BackendName backend, const Platform& platform);
+
+// The platforms a built-in name has a policy row for, in the order of PlatformId. Thread-safe.
+FOVEA_API std::vector<PlatformId> platforms_of(BackendName backend);
+
+// The formats of aiter_quant that AITER_QUANT_ATTN runs on this device; empty when it cannot run.
+// Thread-safe; static storage behind the views.
+FOVEA_API std::vector<std::string_view> aiter_formats(const DeviceFacts& facts);
 
 }  // namespace fovea

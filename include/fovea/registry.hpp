@@ -1,6 +1,8 @@
 // What stands behind each name. The public names never change; what they load may.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,5 +31,12 @@ FOVEA_API uint64_t registry_epoch() noexcept;
 // load), invalid_argument (no path: "register it first").
 FOVEA_API Result<std::shared_ptr<const Backend>> load_backend(BackendName name,
                                                               std::string_view platform_path);
+
+// Loads what stands after the colon of a path of one scheme ("plugin" in "plugin:/lib.so#name").
+using PathLoader = std::function<Result<std::shared_ptr<const Backend>>(std::string_view rest)>;
+
+// Makes a scheme loadable. "builtin" and "package" are always there and cannot be replaced
+// (invalid_argument).
+FOVEA_API Status set_path_loader(std::string_view scheme, PathLoader loader);
 
 }  // namespace fovea

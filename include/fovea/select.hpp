@@ -57,6 +57,8 @@ struct Decision {
   std::vector<TrailEntry> trail;
   std::shared_ptr<const Backend> implementation;
   std::optional<Fallback> fallback;  // under prefer: the named backend that was passed over
+  std::optional<BackendName>
+      nearest;  // when nothing can run: one that could, if the user asked for it
 };
 
 // Resolves roles and decides problems for one platform. Keeps the two caches; thread-safe. The

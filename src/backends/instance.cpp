@@ -1,6 +1,7 @@
 #include "src/backends/instance.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -64,14 +65,51 @@ void check_flag(std::vector<Reason>& out, bool asked, bool accepted, ReasonCode 
   if (asked && !accepted) out.push_back({code, std::string(field), std::move(got), "none", {}});
 }
 
-bool divisible(const Strides& s, int64_t multiple) {
-  return s.batch % multiple == 0 && s.seq % multiple == 0 && s.head % multiple == 0;
-}
+// The strides of q, k or v that matter: an axis of size 0 or 1 has none.
+struct UsedStrides {
+  std::array<int64_t, 3> stride{};
+  size_t count = 0;
 
-// A stride of 0 repeats memory along an axis longer than 1.
-bool expanded(const Problem& p, const Strides& s, int64_t seq, int64_t heads) {
-  return (p.batch > 1 && s.batch == 0 && p.layout != Layout::packed) || (seq > 1 && s.seq == 0) ||
-         (heads > 1 && s.head == 0);
+  UsedStrides(const Strides& s, int64_t batch, int64_t seq, int64_t heads) {
+    const std::pair<int64_t, int64_t> axes[] = {{batch, s.batch}, {seq, s.seq}, {heads, s.head}};
+    for (const auto& [size, value] : axes)
+      if (size > 1) stride[count++] = value;
+  }
+  bool divisible(int64_t multiple) const {
+    return std::all_of(stride.begin(), stride.begin() + static_cast<ptrdiff_t>(count),
+                       [=](int64_t s) { return s % multiple == 0; });
+  }
+  // A stride of 0 repeats memory.
+  bool expanded() const {
+    return std::any_of(stride.begin(), stride.begin() + static_cast<ptrdiff_t>(count),
+                       [](int64_t s) { return s == 0; });
+  }
+};
+
+void check_strides(std::vector<Reason>& out, const Instance& in, const Problem& p) {
+  struct Tensor {
+    const char* name;
+    const Strides* strides;
+    int64_t seq, heads;
+  };
+  const Tensor tensors[] = {{"q", &p.q_strides, p.seq_q, p.heads_q},
+                            {"k", &p.k_strides, p.seq_kv, p.heads_kv},
+                            {"v", &p.v_strides, p.seq_kv, p.heads_kv}};
+  const int64_t batch = p.layout == Layout::packed ? 1 : p.batch;
+  for (const Tensor& t : tensors) {
+    const Strides& s = *t.strides;
+    const UsedStrides used(s, batch, t.seq, t.heads);
+    const std::string field = std::string(t.name) + " strides";
+    if (!used.divisible(in.stride_multiple))
+      out.push_back(
+          {ReasonCode::strides,
+           field,
+           std::to_string(s.batch) + "/" + std::to_string(s.seq) + "/" + std::to_string(s.head),
+           "multiples of " + std::to_string(in.stride_multiple) + " elements",
+           {}});
+    if (!in.expanded_strides && used.expanded())
+      out.push_back({ReasonCode::strides, field, "0", "nonzero strides", {}});
+  }
 }
 
 }  // namespace
@@ -117,28 +155,15 @@ std::vector<Reason> refusals(const Instance& in, const Problem& p,
   check_flag(out, p.has_kv_lengths, in.kv_lengths, ReasonCode::kv_lengths, "kv_lengths", "1");
   check_flag(out, p.layout == Layout::packed, in.packed, ReasonCode::packed, "layout", "packed");
   check_flag(out, p.lse, in.lse, ReasonCode::lse, "lse", "1");
+  check_flag(out, p.sparse.has_value(), in.sparse, ReasonCode::sparse, "sparse",
+             p.sparse ? p.sparse->name : std::string());
   if (p.alignment % in.alignment != 0)
     out.push_back({ReasonCode::alignment,
                    "base address",
                    std::to_string(p.alignment) + " bytes",
                    "multiples of " + std::to_string(in.alignment) + " bytes",
                    {}});
-  const std::pair<const char*, const Strides*> strides[] = {
-      {"q", &p.q_strides}, {"k", &p.k_strides}, {"v", &p.v_strides}};
-  for (const auto& [tensor, s] : strides) {
-    const bool is_q = tensor[0] == 'q';
-    if (!divisible(*s, in.stride_multiple))
-      out.push_back(
-          {ReasonCode::strides,
-           std::string(tensor) + " strides",
-           std::to_string(s->batch) + "/" + std::to_string(s->seq) + "/" + std::to_string(s->head),
-           "multiples of " + std::to_string(in.stride_multiple) + " elements",
-           {}});
-    if (!in.expanded_strides &&
-        expanded(p, *s, is_q ? p.seq_q : p.seq_kv, is_q ? p.heads_q : p.heads_kv))
-      out.push_back(
-          {ReasonCode::strides, std::string(tensor) + " strides", "0", "nonzero strides", {}});
-  }
+  check_strides(out, in, p);
   if (context.paged_kv) out.push_back({ReasonCode::paged_kv, "paged_kv", "1", "0", {}});
   if (!context.kv_cache_dtype.empty())
     out.push_back({ReasonCode::dtype, "kv_cache_dtype", context.kv_cache_dtype, "none", {}});
@@ -187,6 +212,33 @@ ExecutionPathResult report(BackendName backend, std::string_view provider, const
                          "a build that includes it", "rebuild with ./dev build --cuda auto"});
   }
   return r;
+}
+
+void apply_spec(ExecutionPathResult& report, const AttentionSpec* spec) {
+  if (spec == nullptr || spec->provider.empty()) return;
+  // "package" stands for any "package NAME VERSION".
+  const std::string_view provider =
+      report.provider.starts_with("package") ? "package" : std::string_view(report.provider);
+  if (spec->provider == provider) return;
+  report.support = SupportStatus::unsupported;
+  report.reasons.push_back({ReasonCode::provider, "provider", spec->provider, report.provider, {}});
+}
+
+Status admit(const ExecutionPathResult& report, const Problem& problem,
+             const ExecutionContext& context) {
+  const std::string who = name(report.backend) + " cannot run \"" + to_string(problem) + "\": ";
+  if (report.support == SupportStatus::unsupported) {
+    const bool unbuilt =
+        std::all_of(report.reasons.begin(), report.reasons.end(),
+                    [](const Reason& r) { return r.code == ReasonCode::not_built; });
+    return Error{unbuilt ? ErrorCode::not_built : ErrorCode::unsupported,
+                 who + sentence(report.reasons), report.reasons};
+  }
+  if (!context.local)
+    return Error{ErrorCode::not_available,
+                 who + "the facts describe another machine; plan on the machine itself",
+                 {{ReasonCode::platform, "facts", context.facts.text(), "this machine", {}}}};
+  return {};
 }
 
 Receipt make_receipt(const ExecutionPathResult& report, const Instance& instance) {

@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "fovea/config.hpp"
 #include "fovea/device_facts.hpp"
+#include "fovea/error.hpp"
 #include "fovea/execution.hpp"
 #include "fovea/problem.hpp"
 #include "fovea/receipt.hpp"
@@ -51,8 +53,8 @@ struct Instance {
   std::string_view name;  // unique within its table, e.g. "f32"
   std::string_view path;  // what receipts print, e.g. "cpu.avx2"
   Set<Element> dtypes = {Element::f32, Element::f16, Element::bf16};
-  SizeRange head_dim;
-  SizeRange dim_v;
+  SizeRange head_dim = {};
+  SizeRange dim_v = {};
   bool equal_dims = false;  // needs dim_v == head_dim
   Set<MaskKind> masks = {MaskKind::none, MaskKind::keys, MaskKind::boolean, MaskKind::bias};
   Set<Element> mask_dtypes = {Element::boolean, Element::u8,  Element::i32, Element::i64,
@@ -63,6 +65,7 @@ struct Instance {
   bool packed = true;
   bool gqa = true;
   bool lse = true;
+  bool sparse = false;  // runs the pattern of Problem::sparse
   bool f32_out = true;
   bool expanded_strides = true;  // stride 0 is read in place
   int32_t alignment = 1;         // bytes that every base address must be divisible by
@@ -97,6 +100,14 @@ Choice choose(std::span<const Instance> table, const Problem& problem,
 // otherwise.
 ExecutionPathResult report(BackendName name, std::string_view provider, const Choice& choice,
                            const ExecutionContext& context);
+
+// Turns a report into a refusal when `spec` (null: platform default) asks for another provider.
+void apply_spec(ExecutionPathResult& report, const AttentionSpec* spec);
+
+// Success when a plan can be made from `report`: supported or unmigrated, and the context is local.
+// Otherwise the error that plan() returns; codes unsupported, not_built or not_available.
+Status admit(const ExecutionPathResult& report, const Problem& problem,
+             const ExecutionContext& context);
 
 // The receipt of a chosen row, without padding, density and workspace, which the plan fills in.
 Receipt make_receipt(const ExecutionPathResult& report, const Instance& instance);

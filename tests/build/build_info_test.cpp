@@ -1,4 +1,4 @@
-#include "core/build_info.hpp"
+#include "src/core/build_info.hpp"
 
 #include <gtest/gtest.h>
 
