@@ -153,7 +153,7 @@ std::optional<AttentionSpec> read_entry(const Entry& entry, const Path& path, Pr
     map.set("backend", *node);
     node = &map;
   }
-  auto read = read_spec(*node, entry.guide_form, path, problems);
+  auto read = read_spec(*node, entry.guide_form, path.at(*node), problems);
   was_auto = read.is_auto;
   return std::move(read.spec);
 }
