@@ -2,8 +2,9 @@
 #
 # Adds sources to the library that are compiled for one instruction set, e.g.
 #   fovea_add_isa_sources(ISA avx2 FLAGS -mavx2 -mfma -mf16c FILES kernel_avx2.cpp)
-# The flags come on top of the generic ones; on another processor architecture the files are left
-# out, and the macro FOVEA_HAVE_ISA_<NAME> (upper case) is 0 in the library's sources instead of 1.
+# The flags come on top of the generic ones. avx* and amx* files are for x86-64, neon* and sve* files
+# for 64-bit Arm; elsewhere they are left out, and the macro FOVEA_HAVE_ISA_<NAME> (upper case) is 0
+# instead of 1.
 # Such a file must define no symbol that another file may share: an inline function compiled for
 # AVX2 can be the copy that the linker keeps for everyone. The test isa_symbols checks it.
 
@@ -15,15 +16,17 @@ function(fovea_add_isa_sources)
     message(FATAL_ERROR "fovea_add_isa_sources(ISA <name> [FLAGS <flag>...] FILES <file>...)")
   endif()
   string(TOUPPER "${arg_ISA}" macro)
-  set(x86 avx2 avx512 avx512_bf16 avx512bf16 avx512_vnni amx)
   set(supported ON)
-  if(arg_ISA IN_LIST x86 AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  if(arg_ISA MATCHES "^(avx|amx)" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+    set(supported OFF)
+  elseif(arg_ISA MATCHES "^(neon|sve)" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
     set(supported OFF)
   endif()
   get_property(known GLOBAL PROPERTY FOVEA_ISA_${macro})
   if(NOT known)
     set_property(GLOBAL PROPERTY FOVEA_ISA_${macro} ON)
     target_compile_definitions(fovea_objects PRIVATE FOVEA_HAVE_ISA_${macro}=$<BOOL:${supported}>)
+    target_compile_definitions(fovea_internal INTERFACE FOVEA_HAVE_ISA_${macro}=$<BOOL:${supported}>)
   endif()
   if(NOT supported)
     return()

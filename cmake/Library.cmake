@@ -51,5 +51,7 @@ if(BUILD_SHARED_LIBS)
 endif()
 
 foreach(component IN ITEMS CUDA CUDNN NCCL MPI)
-  target_compile_definitions(fovea_objects PRIVATE FOVEA_HAVE_${component}=$<BOOL:${FOVEA_HAVE_${component}}>)
+  set(definition FOVEA_HAVE_${component}=$<BOOL:${FOVEA_HAVE_${component}}>)
+  target_compile_definitions(fovea_objects PRIVATE ${definition})
+  target_compile_definitions(fovea_internal INTERFACE ${definition})
 endforeach()

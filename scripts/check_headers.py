@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Every header compiles alone; public headers include only the standard library and each other.
 
-Public .h files are C99 and must also compile as C++. CUDA headers (.cuh) are left to nvcc.
+Public .h files are C99 and must also compile as C++. An internal header that is the first include of
+the source with its stem needs no compilation here: the build proves it. CUDA headers (.cuh) are left
+to nvcc.
 """
 
 import concurrent.futures
@@ -41,6 +43,13 @@ def foreign_includes(path, text):
     return complaints
 
 
+def proven_by_build(path, sources):
+    """Whether the source of the same stem includes this header before anything else."""
+    source = sources.get(re.sub(r"\.hpp$", ".cpp", path))
+    first = INCLUDE.search(source_text.code_only(source, keep_strings=True)) if source else None
+    return first is not None and first.group(2) == path
+
+
 def commands(path, folder):
     """The compilations of a translation unit, read from stdin, that includes only this header."""
     flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{folder}/include", f"-I{folder}"]
@@ -67,6 +76,9 @@ def compile_alone(path, folder):
 
 def check(texts):
     complaints = []
+    sources = {path: text for path, text in texts.items() if path.endswith(".cpp")}
+    texts = {path: text for path, text in texts.items() if path not in sources}
+    alone = [path for path in texts if path.startswith("include/") or not proven_by_build(path, sources)]
     for path, text in texts.items():
         if path.startswith("include/"):
             complaints += foreign_includes(path, text)
@@ -77,7 +89,7 @@ def check(texts):
             with open(target, "w", encoding="utf-8") as file:
                 file.write(text)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            for result in pool.map(lambda path: compile_alone(path, folder), texts):
+            for result in pool.map(lambda path: compile_alone(path, folder), alone):
                 complaints += result
     return complaints
 
@@ -85,6 +97,9 @@ def check(texts):
 FAULTS = {
     "missing include": {"include/fovea/planted.hpp": "#pragma once\nstd::string planted();\n"},
     "foreign include": {"include/fovea/planted.hpp": "#pragma once\n#include <sys/mman.h>\n"},
+    "own header second": {
+        "src/core/planted.hpp": "#pragma once\nstd::string planted();\n",
+        "src/core/planted.cpp": '#include <string>\n#include "src/core/planted.hpp"\n'},
     "C++ in C": {"include/fovea/planted.h": "struct planted { int a; };\nplanted make(void);\n"},
 }
 CLEAN = {
@@ -95,7 +110,8 @@ CLEAN = {
 
 def main():
     def wanted(name):
-        return name.startswith(("include/", "src/", "tools/", "tests/")) and name.endswith((".hpp", ".h"))
+        top = name.startswith(("include/", "src/", "tools/", "tests/", "examples/", "bench/"))
+        return top and name.endswith((".hpp", ".h", ".cpp"))
 
     return source_text.run_check(check, source_text.read_files(wanted), FAULTS, CLEAN)
 

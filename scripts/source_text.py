@@ -16,10 +16,13 @@ CPP_SUFFIXES = (".cpp", ".hpp", ".h", ".c", ".cu", ".cuh", ".in")
 
 def project_files():
     """Paths, relative to the root, of tracked files and of new ones that git does not ignore."""
+    # Whoever owns the checkout, listing its files is safe.
     listing = subprocess.run(
         ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, check=True, capture_output=True).stdout
-    names = sorted(set(listing.decode().split("\0")) - {""})
+        cwd=ROOT, capture_output=True)
+    if listing.returncode:
+        sys.exit("the checks need a git checkout: " + listing.stderr.decode().strip())
+    names = sorted(set(listing.stdout.decode().split("\0")) - {""})
     return [name for name in names if (ROOT / name).is_file()]
 
 

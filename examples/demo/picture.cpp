@@ -25,8 +25,8 @@ constexpr double kPadding = 20;
 constexpr double kMap = kCard - 2 * kPadding - 14;
 constexpr double kBars = 44;
 
-// Brightness of each weight on a logarithmic scale from the weakest to the strongest hundredth; keys
-// that the mask hides stay at zero.
+// Brightness of each weight on a logarithmic scale from the weakest to the strongest hundredth;
+// keys that the mask hides stay at zero.
 std::vector<uint8_t> pixels(const AttentionMap& map) {
   std::vector<double> sorted;
   for (const double weight : map.weights) {
@@ -67,10 +67,10 @@ void draw_segments(Document& page, const AttentionMap& map, Box box) {
 // The map, and under each column the share of all attention that its key receives.
 void draw_map(Document& page, const AttentionMap& map, Box box) {
   const std::vector<uint8_t> values = pixels(map);
-  page.image(box,
-             svg::encode_png(map.columns, map.rows, values,
-                             svg::heat_palette(svg::HeatScale::on_light)),
-             "light");
+  page.image(
+      box,
+      svg::encode_png(map.columns, map.rows, values, svg::heat_palette(svg::HeatScale::on_light)),
+      "light");
   page.image(
       box,
       svg::encode_png(map.columns, map.rows, values, svg::heat_palette(svg::HeatScale::on_dark)),

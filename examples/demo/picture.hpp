@@ -29,7 +29,6 @@ struct AttentionMap {
 struct Panel {
   std::string title;
   std::string subtitle;
-  std::string role;
   std::string backend;
   std::string path;
   std::string note;  // why this backend, in a few words

@@ -19,32 +19,6 @@ using config::Path;
 using config::Problems;
 using config::Value;
 
-// An entry as written to a spec. `is_auto` tells that the word auto removed it.
-std::optional<AttentionSpec> read_entry(const Entry& entry, const Path& path, Problems& problems,
-                                        bool& is_auto) {
-  is_auto = false;
-  const Value* node = &entry.value;
-  if (config::is_removal(*node)) {
-    is_auto = config::is_auto(*node);
-    return {};
-  }
-  Value map;
-  if (node->is_string()) {
-    const auto backend = parse_backend(node->text);
-    if (!backend) {
-      problems.add(path.at(*node), ReasonCode::option_value, backend.error().message,
-                   config::describe(*node), "a backend name");
-      return {};
-    }
-    map = Value::object();
-    map.set("backend", *node);
-    node = &map;
-  }
-  auto read = config::read_spec(*node, entry.guide_form, path, problems);
-  is_auto = read.is_auto;
-  return std::move(read.spec);
-}
-
 // The shorthand and the environment give a name, nothing more.
 std::optional<AttentionSpec> read_name(std::string_view text, std::string_view source,
                                        Problems& problems) {
@@ -63,7 +37,13 @@ std::optional<AttentionSpec> read_name(std::string_view text, std::string_view s
 }  // namespace
 
 std::string_view name(Strictness strictness) noexcept {
-  return strictness == Strictness::prefer ? "prefer" : "require";
+  switch (strictness) {
+    case Strictness::require:
+      return "require";
+    case Strictness::prefer:
+      return "prefer";
+  }
+  return "unknown";
 }
 
 ResolvedSpec AttentionConfig::resolve(std::string_view role, std::string_view category) const {
@@ -110,7 +90,7 @@ Result<AttentionConfig> build_config(const ConfigSources& sources) {
   Entries entries;
   if (!sources.text.empty()) {
     FOVEA_TRY(const Value root, config::read_json(sources.text, origin, problems));
-    entries = config::read_entries(root, problems);
+    entries = config::read_entries(root, Path{}, problems);
   }
   AttentionConfig out;
   const std::string_view shorthand = text::trim(sources.backend);
@@ -126,22 +106,16 @@ Result<AttentionConfig> build_config(const ConfigSources& sources) {
   }
   config::apply_flags(sources.flags, entries, problems);
 
-  if (entries.default_entry) {
-    // A name from the shorthand is reported under its own flag.
-    const Value& value = entries.default_entry->value;
-    const bool by_shorthand = !shorthand.empty() && value.is_string() && !value.from_flag;
-    if (by_shorthand && !config::is_auto(value)) {
-      out.default_spec = read_name(shorthand, "--backend", problems);
-    } else {
-      out.default_spec = read_entry(*entries.default_entry,
-                                    entries.default_entry->guide_form ? Path{} : Path{"default"},
-                                    problems, out.environment_disabled);
-    }
-  }
-  for (const auto& [role, entry] : entries.per_role) {
-    bool is_auto = false;
-    auto spec = read_entry(entry, Path{"per_role"} / role, problems, is_auto);
-    if (spec) out.per_role.emplace(role, std::move(*spec));
+  // A name from the shorthand is reported under its own flag.
+  const bool by_shorthand = !shorthand.empty() && entries.default_entry &&
+                            entries.default_entry->value.is_string() &&
+                            !entries.default_entry->value.from_flag;
+  if (by_shorthand && !config::is_auto(entries.default_entry->value)) {
+    entries.default_entry.reset();
+    out = config::read_specs(entries, Path{}, problems);
+    out.default_spec = read_name(shorthand, "--backend", problems);
+  } else {
+    out = config::read_specs(entries, Path{}, problems);
   }
   if (!out.default_spec && !out.environment_disabled && problems.empty() && sources.environment) {
     const std::string_view named = text::trim(*sources.environment);

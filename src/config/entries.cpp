@@ -126,13 +126,39 @@ Value flag_value(const ConfigFlag& flag, Problems& problems) {
   return value;
 }
 
+// An entry as written to a spec. `was_auto` tells that the word auto removed it.
+std::optional<AttentionSpec> read_entry(const Entry& entry, const Path& path, Problems& problems,
+                                        bool& was_auto) {
+  was_auto = false;
+  const Value* node = &entry.value;
+  if (is_removal(*node)) {
+    was_auto = is_auto(*node);
+    return {};
+  }
+  Value map;
+  if (node->is_string()) {
+    const auto backend = parse_backend(node->text);
+    if (!backend) {
+      problems.add(path.at(*node), ReasonCode::option_value, backend.error().message,
+                   describe(*node), "a backend name");
+      return {};
+    }
+    map = Value::object();
+    map.set("backend", *node);
+    node = &map;
+  }
+  auto read = read_spec(*node, entry.guide_form, path, problems);
+  was_auto = read.is_auto;
+  return std::move(read.spec);
+}
+
 }  // namespace
 
-Entries read_entries(const Value& root, Problems& problems) {
+Entries read_entries(const Value& root, const Path& base, Problems& problems) {
   Entries entries;
   if (!root.is_object()) {
     if (root.kind != Value::Kind::null) {
-      problems.mismatch(Path{}, "a map with the keys default and per_role", root);
+      problems.mismatch(base, "a map with the keys default and per_role", root);
     }
     return entries;
   }
@@ -147,23 +173,23 @@ Entries read_entries(const Value& root, Problems& problems) {
       if (value.is_string() || value.is_object()) {
         entries.default_entry = Entry{value};
       } else {
-        problems.mismatch(Path{key}, "a backend name or a map", value);
+        problems.mismatch(base / key, "a backend name or a map", value);
       }
     } else if (key == "per_role") {
       if (value.is_object()) {
-        flatten(value, {}, Path{key}, entries, problems);
+        flatten(value, {}, base / key, entries, problems);
       } else if (value.kind != Value::Kind::null) {
-        problems.mismatch(Path{key}, "a map from roles to backends", value);
+        problems.mismatch(base / key, "a map from roles to backends", value);
       }
     } else if (std::find(known.begin(), known.end(), key) != known.end()) {
       if (value.kind != Value::Kind::null) guide.set(key, value);
     } else if (is_spec_key(key)) {
       problems.add(
-          Path{key}, ReasonCode::option_value,
+          base / key, ReasonCode::option_value,
           text::concat("stands inside an entry; write {\"default\": {\"", key, "\": ...}}"), key,
           "default, per_role");
     } else {
-      problems.add(Path{} / key, ReasonCode::option_value,
+      problems.add(base / key, ReasonCode::option_value,
                    text::concat("unknown key; known here: ", text::join(known),
                                 text::suggestion(key, known)),
                    key, text::join(known));
@@ -171,7 +197,7 @@ Entries read_entries(const Value& root, Problems& problems) {
   }
   if (guide.keys.empty()) return entries;
   if (entries.default_entry) {
-    problems.add(Path{guide.keys.front()}, ReasonCode::option_value,
+    problems.add(base / guide.keys.front(), ReasonCode::option_value,
                  "describes the default, and so does default; keep one of them",
                  guide.keys.front());
     return entries;
@@ -238,6 +264,20 @@ void apply_flags(std::span<const ConfigFlag> flags, Entries& entries, Problems& 
                    head, text::join(known));
     }
   }
+}
+
+AttentionConfig read_specs(const Entries& entries, const Path& base, Problems& problems) {
+  AttentionConfig out;
+  if (entries.default_entry) {
+    const Path path = entries.default_entry->guide_form ? base : base / "default";
+    out.default_spec = read_entry(*entries.default_entry, path, problems, out.environment_disabled);
+  }
+  for (const auto& [role, entry] : entries.per_role) {
+    bool was_auto = false;
+    auto spec = read_entry(entry, base / "per_role" / role, problems, was_auto);
+    if (spec) out.per_role.emplace(role, std::move(*spec));
+  }
+  return out;
 }
 
 }  // namespace fovea::config

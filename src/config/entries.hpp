@@ -23,12 +23,15 @@ struct Entries {
   std::map<std::string, Entry> per_role;  // by role, nested maps joined with dots
 };
 
-// Splits a document. Nested role maps are flattened; unknown keys, mixed and empty maps are
-// problems.
-Entries read_entries(const Value& root, Problems& problems);
+// Splits a document that stands at `base`. Nested role maps are flattened; unknown keys, mixed and
+// empty maps are problems.
+Entries read_entries(const Value& root, const Path& base, Problems& problems);
 
 // Lays flags over the entries: "default.backend", "per_role.<role>.<spec path>", or the guide's
 // keys.
 void apply_flags(std::span<const ConfigFlag> flags, Entries& entries, Problems& problems);
+
+// The specs of all entries. Removed entries leave nothing; problems leave nothing either.
+AttentionConfig read_specs(const Entries& entries, const Path& base, Problems& problems);
 
 }  // namespace fovea::config

@@ -121,6 +121,17 @@ bool in_word(char c) {
          c == '+' || c == '-' || c == '.';
 }
 
+// Where the word begins that `at` belongs to, or that broke off right before it.
+size_t word_start(std::string_view text, size_t at) {
+  size_t start = at;
+  while (start > 0 && in_word(text[start - 1])) --start;
+  if (start == at || in_word(text[at])) return start;
+  const std::string_view word = text.substr(start, at - start);
+  const bool complete = word == "true" || word == "false" || word == "null" ||
+                        word.find_first_not_of("0123456789+-.eE") == std::string_view::npos;
+  return complete ? at : start;
+}
+
 // What people coming from another notation write.
 std::string_view syntax_hint(std::string_view rest) {
   const auto starts = [&](std::string_view word) { return rest.substr(0, word.size()) == word; };
@@ -136,19 +147,36 @@ std::string_view syntax_hint(std::string_view rest) {
   return {};
 }
 
-std::string place(std::string_view text, size_t at) {
-  size_t line = 1;
-  size_t column = 1;
-  for (size_t i = 0; i < at && i < text.size(); ++i) {
-    column = text[i] == '\n' ? 1 : column + 1;
-    if (text[i] == '\n') ++line;
+bool inside_string(std::string_view before) {
+  bool inside = false;
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i] == '\\') {
+      ++i;
+    } else if (before[i] == '"') {
+      inside = !inside;
+    }
   }
-  return text::concat("line ", line, ", column ", column);
+  return inside;
+}
+
+int64_t line_of(std::string_view text, size_t at) {
+  return 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n');
+}
+
+std::string place(std::string_view text, size_t at) {
+  const size_t line_start = text.substr(0, at).rfind('\n') + 1;  // npos + 1 is 0
+  return text::concat("line ", line_of(text, at), ", column ", at - line_start + 1);
 }
 
 }  // namespace
 
 Result<Value> read_json(std::string_view text, std::string_view origin, Problems& problems) {
+  // The parser would take a zero byte for the end.
+  if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    return Error{ErrorCode::invalid_config,
+                 text::concat(origin, ": not valid JSON at ", place(text, zero), ": a zero byte"),
+                 {}};
+  }
   Builder builder(problems);
   const bool complete = nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   if (complete) return builder.take();
@@ -161,9 +189,18 @@ Result<Value> read_json(std::string_view text, std::string_view origin, Problems
   // The position counts the characters up to and including the one that did not fit.
   if (builder.position() > text.size()) return failure("not valid JSON: the text ends too early");
   size_t start = builder.position() > 0 ? builder.position() - 1 : 0;
-  while (start > 0 && in_word(text[start]) && in_word(text[start - 1])) --start;
+  start = word_start(text, std::min(start, text.size() - 1));
   std::string_view shown = text.substr(start, kShown);
   shown = shown.substr(0, shown.find_first_of("\r\n"));
+  const size_t at = std::min(builder.position(), text.size()) - 1;
+  if (text[at] == '\n' && inside_string(text.substr(0, at))) {
+    return failure(
+        text::concat("not valid JSON: a string is not closed on line ", line_of(text, at)));
+  }
+  if (shown.empty()) {
+    return failure(
+        text::concat("not valid JSON at ", place(text, start), ": unexpected line break"));
+  }
   if (builder.overflow()) {
     const auto end =
         std::find_if_not(text.begin() + static_cast<ptrdiff_t>(start), text.end(), in_word);

@@ -9,7 +9,7 @@ namespace fovea::config {
 namespace {
 
 // More would only hide the first ones.
-constexpr size_t kMaxPrinted = 20;
+constexpr size_t kMaxKept = 20;
 
 bool plain_key(std::string_view key) {
   return !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
@@ -46,6 +46,7 @@ std::string Path::print() const {
 
 void Problems::add(const Path& path, ReasonCode code, std::string text, std::string got,
                    std::string accepted, std::string remedy) {
+  if (++count_ > kMaxKept) return;
   std::string place = path.print();
   texts_.push_back(text::concat(place, ": ", text));
   reasons_.push_back(
@@ -63,15 +64,14 @@ void Problems::mismatch(const Path& path, std::string_view accepted, const Value
 Error Problems::error(std::string_view origin) const {
   Error error{ErrorCode::invalid_config, std::string(origin), reasons_};
   error.message += ": ";
-  if (texts_.size() == 1) {
+  if (count_ == 1) {
     error.message += texts_.front();
     return error;
   }
-  error.message += text::concat(texts_.size(), " problems");
-  const size_t printed = std::min(texts_.size(), kMaxPrinted);
-  for (size_t i = 0; i < printed; ++i) error.message += "\n  " + texts_[i];
-  if (printed < texts_.size()) {
-    error.message += text::concat("\n  and ", texts_.size() - printed, " more");
+  error.message += text::concat(count_, " problems");
+  for (const std::string& text : texts_) error.message += text::concat("\n  ", text);
+  if (count_ > texts_.size()) {
+    error.message += text::concat("\n  and ", count_ - texts_.size(), " more");
   }
   return error;
 }

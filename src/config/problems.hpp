@@ -33,13 +33,14 @@ class Problems {
   void mismatch(const Path& path, std::string_view accepted, const Value& value,
                 std::string_view hint = {});
 
-  bool empty() const noexcept { return texts_.empty(); }
-  size_t count() const noexcept { return texts_.size(); }
-  // One line, or a count and one line per problem. Code invalid_config.
+  bool empty() const noexcept { return count_ == 0; }
+  size_t count() const noexcept { return count_; }
+  // One line, or a count and one line for each of the first problems. Code invalid_config.
   Error error(std::string_view origin) const;
 
  private:
-  std::vector<std::string> texts_;
+  size_t count_ = 0;
+  std::vector<std::string> texts_;  // the first ones
   std::vector<Reason> reasons_;
 };
 

@@ -10,12 +10,11 @@ namespace {
 
 constexpr size_t kLongestWord = 64;
 constexpr size_t kLongestQuote = 60;
+constexpr size_t kShortestStart = 3;
 
 constexpr char lower(char c) noexcept {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
-
-constexpr bool blank(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 template <class Item>
 std::string join_items(std::span<const Item> items, std::string_view separator) {
@@ -32,9 +31,12 @@ std::optional<std::string_view> nearest_of(std::string_view word, std::span<cons
   std::optional<std::string_view> best;
   size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
   for (const Item& candidate : known) {
-    const size_t distance = edit_distance(word, candidate);
-    if (distance >= best_distance || distance >= candidate.size()) continue;
-    best = candidate;
+    const std::string_view known_word = candidate;
+    const bool begun =
+        word.size() >= kShortestStart && equal_folded(known_word.substr(0, word.size()), word);
+    const size_t distance = begun ? 1 : edit_distance(word, known_word);
+    if (distance >= best_distance || distance >= known_word.size()) continue;
+    best = known_word;
     best_distance = distance;
   }
   return best;
@@ -74,8 +76,8 @@ std::optional<T> parse_whole(std::string_view text) noexcept {
 }  // namespace
 
 std::string_view trim(std::string_view text) noexcept {
-  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
   return text;
 }
 

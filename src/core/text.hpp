@@ -11,7 +11,10 @@
 
 namespace fovea::text {
 
-// Without ASCII blanks at both ends.
+// A space, tab, newline, vertical tab, form feed or carriage return.
+constexpr bool is_blank(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+// Without blanks at both ends.
 std::string_view trim(std::string_view text) noexcept;
 
 // ASCII letters to lower case.
@@ -30,7 +33,8 @@ std::string join(std::span<const std::string> items, std::string_view separator 
 // folded. Texts longer than 64 characters are never close: the length of the longer is returned.
 size_t edit_distance(std::string_view a, std::string_view b);
 
-// The known word closest to `word`, when it is close enough to be meant (a third of its length).
+// The known word closest to `word`, when it is close enough to be meant: within a third of its
+// length, or begun by at least three letters.
 std::optional<std::string_view> nearest(std::string_view word,
                                         std::span<const std::string_view> known);
 std::optional<std::string_view> nearest(std::string_view word, std::span<const std::string> known);

@@ -91,6 +91,14 @@ bool provider_matches(std::string_view wanted, std::string_view actual) {
   return wanted == actual || (wanted == "package" && actual.starts_with("package "));
 }
 
+// What loads a verdict's implementation: its path, or the package that provides it.
+std::string registry_path(const PolicyVerdict& verdict) {
+  constexpr std::string_view kPackage = "package ";
+  if (!verdict.path.empty() || !verdict.provider.starts_with(kPackage)) return verdict.path;
+  const std::string package = verdict.provider.substr(kPackage.size());
+  return "package:" + package.substr(0, package.find(' '));
+}
+
 // Reasons to pass over one candidate before its backend is asked.
 std::vector<Reason> spec_refusals(const Candidate& candidate, const ExecutionContext& context) {
   std::vector<Reason> reasons = candidate.verdict.reasons;
@@ -107,7 +115,9 @@ struct Selector::State {
     int32_t backend = -1;  // -1: automatic
     PolicyQuery query;
     uint64_t epoch = 0;
-    auto tie() const { return std::tie(backend, query.head_dim, query.mask_free, epoch); }
+    auto tie() const {
+      return std::tie(backend, query.head_dim, query.mask_free, query.provider, epoch);
+    }
     bool operator<(const VerdictKey& other) const { return tie() < other.tie(); }
   };
 
@@ -161,7 +171,7 @@ struct Selector::State {
                           std::shared_ptr<const Backend>& implementation) const {
     std::vector<Reason> reasons = spec_refusals(candidate, context);
     if (!reasons.empty()) return reasons;
-    auto loaded = load_backend(candidate.backend, candidate.verdict.path);
+    auto loaded = load_backend(candidate.backend, registry_path(candidate.verdict));
     if (!loaded) {
       if (loaded.error().reasons.empty())
         return {{ReasonCode::plugin, "backend", name(candidate.backend), "a backend that loads",
@@ -223,7 +233,7 @@ struct Selector::State {
     if (d.report.reasons.empty())
       d.report.reasons.push_back(
           {ReasonCode::not_registered, "backend", "none", "at least one backend", {}});
-    for (PolicyVerdict& verdict : platform->preference({problem.head_dim, false})) {
+    for (PolicyVerdict& verdict : platform->preference({problem.head_dim, false, {}})) {
       const Candidate candidate{verdict.backend, nullptr, verdict};
       ExecutionPathResult report;
       std::shared_ptr<const Backend> implementation;
@@ -281,7 +291,9 @@ Selection Selector::select(const RoleQuery& query) const {
     if (!listed) s.candidates.push_back({verdict.backend, spec, std::move(verdict)});
   };
   if (s.spec != nullptr) {
-    add(state_->verdicts_for(s.spec->backend, query.policy).front(), s.spec);
+    PolicyQuery named = query.policy;
+    named.provider = s.spec->provider;
+    add(state_->verdicts_for(s.spec->backend, named).front(), s.spec);
     if (s.spec->from_factory) {
       const BackendName dense = s.spec->radial         ? s.spec->radial->dense_backend
                                 : s.spec->local_sparse ? s.spec->local_sparse->dense_backend

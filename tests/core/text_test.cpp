@@ -49,6 +49,7 @@ TEST(Text, nearest_finds_what_was_meant_and_nothing_far_away) {
   EXPECT_EQ("FLASH_ATTN", nearest("flash_atn", kNames));
   EXPECT_EQ("RADIAL_ATTN", nearest("RADAIL_ATTN", kNames));
   EXPECT_EQ("hk", nearest("hq", kNames));
+  EXPECT_EQ("RADIAL_ATTN", nearest("radial", kNames));
   EXPECT_EQ(std::nullopt, nearest("xyzzy", kNames));
   EXPECT_EQ(std::nullopt, nearest("", kNames));
   EXPECT_EQ("; did you mean 'hk'?", suggestion("kh", kNames));
@@ -82,8 +83,9 @@ TEST(Text, formatted_numbers_read_back_exactly) {
 TEST(Text, quotes_escape_what_a_terminal_should_not_see) {
   EXPECT_EQ("'a\\x1b[0m\\xff'", quote("a\x1b[0m\xff"));
   EXPECT_EQ("'\xC3\xA4'", quote("\xC3\xA4"));
-  EXPECT_EQ("'" + std::string(60, 'a') + "...'", quote(std::string(61, 'a')));
-  EXPECT_EQ("'" + std::string(60, 'a') + "'", quote(std::string(60, 'a')));
+  const std::string longest(60, 'a');
+  EXPECT_EQ(concat("'", longest, "...'"), quote(longest + 'a'));
+  EXPECT_EQ(concat("'", longest, "'"), quote(longest));
 }
 
 TEST(Text, utf8_refuses_malformed_sequences) {

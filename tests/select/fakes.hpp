@@ -96,6 +96,8 @@ class FakePlatform final : public Platform {
     ++calls;
     last_query = query;
     PolicyVerdict verdict{backend, "fovea", "", {}};
+    if (auto found = providers.find(backend); found != providers.end())
+      verdict.provider = found->second;
     if (auto found = refusals.find(backend); found != refusals.end())
       verdict.reasons = found->second;
     return verdict;
@@ -109,6 +111,7 @@ class FakePlatform final : public Platform {
 
   std::vector<BackendName> order;
   std::map<BackendName, std::vector<Reason>> refusals;
+  std::map<BackendName, std::string> providers;
   mutable int calls = 0;
   mutable PolicyQuery last_query;
 

@@ -149,6 +149,20 @@ TEST_F(SelectorTest, TheProviderOfASpecIsKept) {
   EXPECT_EQ(decision->report.reasons[0].code, ReasonCode::provider);
 }
 
+TEST_F(SelectorTest, APackageAnswersForADescribedDevice) {
+  platform->order = {backend::TRTLLM_ATTN};
+  platform->providers[backend::TRTLLM_ATTN] = "package trtllm 1.2";
+  const AttentionConfig config;
+  context.local = false;
+  const auto described = Selector(platform, config).decide(role("self"), problem_with(64), context);
+  EXPECT_EQ(described->backend, backend::TRTLLM_ATTN);
+  EXPECT_EQ(described->report.support, SupportStatus::unmigrated);
+  EXPECT_EQ(described->report.path, "package.trtllm");
+  context.local = true;
+  const auto here = Selector(platform, config).decide(role("self"), problem_with(64), context);
+  EXPECT_EQ(here->report.support, SupportStatus::unsupported);
+}
+
 TEST_F(SelectorTest, AFactorySpecWithoutStateRunsItsDenseBackend) {
   const Registered sparse(backend::RADIAL_ATTN, std::make_shared<FakeBackend>("test:radial"));
   AttentionConfig config;

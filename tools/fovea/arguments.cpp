@@ -135,9 +135,10 @@ Result<Window> parse_window(const std::string& text) {
     return value && *value >= -1;
   };
   if (sides.size() != 2 || !read(sides[0], window.left) || !read(sides[1], window.right)) {
-    return usage_error("--window needs LEFT,RIGHT, two whole numbers of at least -1 (-1 is "
-                       "unbounded), not " +
-                       text::quote(text));
+    return usage_error(
+        "--window needs LEFT,RIGHT, two whole numbers of at least -1 (-1 is "
+        "unbounded), not " +
+        text::quote(text));
   }
   return window;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fovea/config.hpp"
+#include "fovea/device.hpp"
 #include "fovea/device_facts.hpp"
 #include "fovea/error.hpp"
 #include "fovea/executor.hpp"

@@ -1,7 +1,4 @@
 // fovea backends: every name, where it exists, and whether it can run here.
-#include <algorithm>
-#include <map>
-
 #include "fovea/explain.hpp"
 #include "src/core/text.hpp"
 #include "tools/fovea/arguments.hpp"
@@ -11,43 +8,6 @@
 namespace fovea::cli {
 
 namespace {
-
-constexpr std::array<PlatformId, 6> kPlatforms = {PlatformId::cpu, PlatformId::cuda,
-                                                  PlatformId::rocm, PlatformId::npu,
-                                                  PlatformId::xpu, PlatformId::musa};
-
-// The policy of every platform, for devices as capable as the presets know.
-class PlatformTable {
- public:
-  PlatformTable() {
-    for (const DevicePreset& preset : device_presets()) {
-      if (Result<DeviceFacts> facts = preset_facts(preset.name)) {
-        policies_[preset.platform].push_back(make_platform(*std::move(facts)));
-      }
-    }
-    for (const PlatformId id : kPlatforms) {
-      if (!policies_.contains(id)) policies_[id].push_back(make_platform(DeviceFacts(id)));
-    }
-  }
-
-  // Those whose policy knows the backend, whatever else it may ask for.
-  std::vector<PlatformId> of(BackendName backend) const {
-    std::vector<PlatformId> found;
-    for (const auto& [id, policies] : policies_) {
-      const bool known = std::any_of(policies.begin(), policies.end(), [&](const auto& policy) {
-        const PolicyVerdict verdict = policy->judge(backend, {});
-        return std::none_of(
-            verdict.reasons.begin(), verdict.reasons.end(),
-            [](const Reason& reason) { return reason.code == ReasonCode::platform; });
-      });
-      if (known) found.push_back(id);
-    }
-    return found;
-  }
-
- private:
-  std::map<PlatformId, std::vector<std::shared_ptr<const Platform>>> policies_;
-};
 
 Table table_of(const BackendsReport& report) {
   Table table{{"backend", "support", "built", "provider", "path", "platforms", "why not"}, {}};
@@ -61,9 +21,12 @@ Table table_of(const BackendsReport& report) {
     const auto dash = [](std::string_view text) {
       return text.empty() ? std::string("-") : std::string(text);
     };
-    table.rows.push_back({name(row.backend), {std::string(name(support)), colour},
-                          row.report.built ? "yes" : "no", dash(row.report.provider),
-                          dash(row.report.path), dash(text::join(platforms, " ")),
+    table.rows.push_back({name(row.backend),
+                          {std::string(name(support)), colour},
+                          row.report.built ? "yes" : "no",
+                          dash(row.report.provider),
+                          dash(row.report.path),
+                          dash(text::join(platforms, " ")),
                           sentence(row.report.reasons)});
   }
   return table;
@@ -89,16 +52,15 @@ class BackendsVerb : public Verb {
     report.facts = judged.facts;
     if (problem_) report.problem = query.problem;
     const std::shared_ptr<const Platform> platform = make_platform(std::move(judged.facts));
-    const PlatformTable platforms;
     for (const BackendName backend : all_backends()) {
       AttentionConfig config;
       config.default_spec.emplace().backend = backend;
       Explanation explanation = explain(config, platform, {query}, context);
       BackendReport row;
       row.backend = backend;
-      row.platforms = platforms.of(backend);
+      row.platforms = platforms_of(backend);
       row.report = std::move(explanation.entries.front().report);
-      row.available = row.report.support != SupportStatus::unsupported && row.report.built;
+      row.availability = availability(backend, *platform);
       report.backends.push_back(std::move(row));
     }
     const Terminal& terminal = invocation.terminal;

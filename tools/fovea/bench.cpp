@@ -1,12 +1,13 @@
 // fovea bench: the speed of a backend, with baselines in the same run.
 #include <algorithm>
-#include <cmath>
+#include <numeric>
 
 #include "fovea/version.hpp"
 #include "src/backends/reference/agreement.hpp"
 #include "src/backends/reference/attend.hpp"
 #include "src/core/random_inputs.hpp"
 #include "src/core/text.hpp"
+#include "src/simd/peak.hpp"
 #include "tools/fovea/arguments.hpp"
 #include "tools/fovea/baseline.hpp"
 #include "tools/fovea/bench_plot.hpp"
@@ -24,6 +25,21 @@ constexpr double kOracleFlops = 2e9;
 // Smaller still: the oracle is also timed as a baseline.
 constexpr double kTinyFlops = 1e8;
 
+// Multiply-add operations per second, in 1e12, that the executor's threads reach together in a loop
+// that does nothing else; nothing where there is no such loop.
+std::optional<double> peak_tflops(std::string_view isa_name, DType dtype, Executor& executor) {
+  constexpr double kSeconds = 0.05;
+  const std::optional<simd::Isa> isa = simd::parse_isa(isa_name);
+  if (!isa || !simd::includes(simd::probe_isa(), *isa)) return std::nullopt;
+  const simd::PeakLoop loop = simd::peak_loop(*isa, dtype == kBF16);
+  if (loop == nullptr) return std::nullopt;
+  std::vector<double> flops(static_cast<size_t>(executor.workers()));
+  executor.parallel_for(executor.workers(), [&](int64_t index, int) {
+    flops[static_cast<size_t>(index)] = simd::measure_peak(loop, kSeconds).flops;
+  });
+  return std::accumulate(flops.begin(), flops.end(), 0.0) / 1e12;
+}
+
 std::string baselines_text(const std::vector<BaselineReport>& baselines) {
   std::vector<std::string> parts;
   for (const BaselineReport& baseline : baselines) {
@@ -40,31 +56,37 @@ Table table_of(const BenchReport& report) {
     const Table::Cell error =
         row.rel_l2 ? Table::Cell(scientific(*row.rel_l2), *row.pass ? Colour::good : Colour::bad)
                    : Table::Cell("-");
-    table.rows.push_back(
-        {to_string(row.problem), name(row.backend), row.path, duration(row.timing.median_ms),
-         duration(row.timing.p10_ms), duration(row.timing.p90_ms), flop_rate(row.tflops),
-         row.peak_fraction ? fixed(100 * *row.peak_fraction, 1) + " %" : "-", error,
-         baselines_text(row.baselines)});
+    table.rows.push_back({to_string(row.problem), name(row.backend), row.path,
+                          duration(row.timing.median_ms), duration(row.timing.p10_ms),
+                          duration(row.timing.p90_ms), flop_rate(row.tflops),
+                          row.peak_fraction ? fixed(100 * *row.peak_fraction, 1) + " %" : "-",
+                          error, baselines_text(row.baselines)});
   }
   return table;
 }
 
 // One row per case and per baseline.
 Table csv_of(const BenchReport& report) {
-  Table table{{"problem", "backend", "path", "median_ms", "p10_ms", "p90_ms", "runs", "tflops",
-               "tflops_kept", "peak_fraction", "rel_l2", "pass", "baseline", "baseline_median_ms",
-               "ratio"},
-              {}};
+  Table table{
+      {"problem", "backend", "path", "median_ms", "p10_ms", "p90_ms", "runs", "tflops",
+       "tflops_kept", "peak_fraction", "rel_l2", "pass", "baseline", "baseline_median_ms", "ratio"},
+      {}};
   const auto figure = [](const std::optional<double>& value) {
     return value ? text::format_number(*value) : std::string();
   };
   for (const BenchCase& row : report.cases) {
-    const std::vector<Table::Cell> start = {
-        to_string(row.problem), name(row.backend), row.path,
-        text::format_number(row.timing.median_ms), text::format_number(row.timing.p10_ms),
-        text::format_number(row.timing.p90_ms), std::to_string(row.timing.runs_ms.size()),
-        text::format_number(row.tflops), figure(row.tflops_kept), figure(row.peak_fraction),
-        figure(row.rel_l2), row.pass ? (*row.pass ? "true" : "false") : ""};
+    const std::vector<Table::Cell> start = {to_string(row.problem),
+                                            name(row.backend),
+                                            row.path,
+                                            text::format_number(row.timing.median_ms),
+                                            text::format_number(row.timing.p10_ms),
+                                            text::format_number(row.timing.p90_ms),
+                                            std::to_string(row.timing.runs_ms.size()),
+                                            text::format_number(row.tflops),
+                                            figure(row.tflops_kept),
+                                            figure(row.peak_fraction),
+                                            figure(row.rel_l2),
+                                            row.pass ? (*row.pass ? "true" : "false") : ""};
     const auto add = [&](std::string baseline, std::string median, std::string ratio) {
       std::vector<Table::Cell> cells = start;
       for (std::string* cell : {&baseline, &median, &ratio}) cells.emplace_back(std::move(*cell));
@@ -155,6 +177,8 @@ class BenchVerb : public Verb {
     row.timing = measured.timing;
     row.tflops = measured.tflops;
     row.tflops_kept = receipt.density ? row.tflops * *receipt.density : row.tflops;
+    const std::optional<double> peak = peak_tflops(receipt.isa, problem.dtype, executor);
+    if (peak) row.peak_fraction = row.tflops / *peak;
     if (flop_count(problem) <= kOracleFlops) {
       namespace reference = backends::reference;
       FOVEA_TRY(const reference::Oracle oracle,

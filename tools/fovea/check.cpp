@@ -92,10 +92,9 @@ class CheckVerb : public Verb {
     report.compare = comparison_report("out", agreement.out, agreement.tolerance.rel_l2,
                                        within(agreement.out, agreement.tolerance.rel_l2));
     if (problem.lse) {
-      report.compare_lse = comparison_report(
-          "lse", agreement.lse, agreement.tolerance.lse,
-          agreement.lse.nonfinite_mismatches == 0 &&
-              agreement.lse.max_abs <= agreement.tolerance.lse);
+      report.compare_lse = comparison_report("lse", agreement.lse, agreement.tolerance.lse,
+                                             agreement.lse.nonfinite_mismatches == 0 &&
+                                                 agreement.lse.max_abs <= agreement.tolerance.lse);
     }
     return report;
   }

@@ -13,8 +13,8 @@ namespace {
 Table entries_table(const AttentionConfig& config) {
   Table table{{"entry", "backend", "strictness", "spec"}, {}};
   const auto add = [&](const std::string& entry, const AttentionSpec& spec) {
-    table.rows.push_back({entry, name(spec.backend), std::string(name(spec.strictness)),
-                          to_json(spec)});
+    table.rows.push_back(
+        {entry, name(spec.backend), std::string(name(spec.strictness)), to_json(spec)});
   };
   if (config.default_spec) add("default", *config.default_spec);
   for (const auto& [role, spec] : config.per_role) add("per_role." + role, spec);

@@ -49,19 +49,17 @@ Table presets_table() {
 }
 
 Table models_table(const std::vector<ModelDescription>& models) {
-  Table table{{"model", "size", "frames", "role", "category", "heads", "head_dim", "seq_q", "seq_kv",
-               "mask", "layers"},
+  Table table{{"model", "size", "frames", "role", "category", "heads", "head_dim", "seq_q",
+               "seq_kv", "mask", "layers"},
               {}};
   for (const ModelDescription& model : models) {
     for (const ModelRole& role : model.roles) {
-      table.rows.push_back({std::string(model.name),
-                            text::concat(model.size.height, "x", model.size.width),
-                            std::to_string(model.size.frames), std::string(role.role),
-                            std::string(role.category), std::to_string(role.heads),
-                            std::to_string(role.head_dim), std::to_string(role.seq_q),
-                            std::to_string(role.seq_kv),
-                            role.mask == MaskKind::none ? "none" : "keys",
-                            std::to_string(role.layers)});
+      table.rows.push_back(
+          {std::string(model.name), text::concat(model.size.height, "x", model.size.width),
+           std::to_string(model.size.frames), std::string(role.role), std::string(role.category),
+           std::to_string(role.heads), std::to_string(role.head_dim), std::to_string(role.seq_q),
+           std::to_string(role.seq_kv), role.mask == MaskKind::none ? "none" : "keys",
+           std::to_string(role.layers)});
     }
   }
   return table;
@@ -86,13 +84,13 @@ class DevicesVerb : public Verb {
     const Table table{{"device", "platform", "isa", "threads"}, {{"cpu", "cpu", isa, threads}}};
     switch (invocation.format) {
       case Format::json:
-        terminal.write(object_json(
-            {{"schema", text_json("fovea.devices/1")},
-             {"devices", array_json({object_json({{"device", text_json("cpu")},
-                                                  {"platform", text_json("cpu")},
-                                                  {"isa", text_json(isa)},
-                                                  {"threads", threads},
-                                                  {"facts", facts_json(facts)}})})}}));
+        terminal.write(
+            object_json({{"schema", text_json("fovea.devices/1")},
+                         {"devices", array_json({object_json({{"device", text_json("cpu")},
+                                                              {"platform", text_json("cpu")},
+                                                              {"isa", text_json(isa)},
+                                                              {"threads", threads},
+                                                              {"facts", facts_json(facts)}})})}}));
         break;
       case Format::csv:
         terminal.write(to_csv(table));

@@ -1,8 +1,6 @@
 // fovea explain: which backend each role would use, and the trail that led there.
 #include "fovea/explain.hpp"
 
-#include <set>
-
 #include "fovea/model_preset.hpp"
 #include "src/core/text.hpp"
 #include "tools/fovea/arguments.hpp"
@@ -31,20 +29,24 @@ Error usage_error(std::string message) {
 
 std::string text_or_dash(std::string_view text) { return text.empty() ? "-" : std::string(text); }
 
-Table entries_table(const Explanation& explanation,
-                    const std::vector<std::optional<Problem>>& problems) {
+Table entries_table(const Explanation& explanation) {
   Table table{{"role", "category", "layers", "steps", "backend", "support", "built", "provider",
                "path", "strictness", "source", "problem"},
               {}};
-  for (size_t i = 0; i < explanation.entries.size(); ++i) {
-    const ExplainEntry& entry = explanation.entries[i];
+  for (const ExplainEntry& entry : explanation.entries) {
     const ExecutionPathResult& report = entry.report;
-    table.rows.push_back(
-        {entry.role, text_or_dash(entry.category), entry.layers, entry.steps, name(report.backend),
-         {std::string(name(report.support)), colour_of(report.support)},
-         report.built ? "yes" : "no", text_or_dash(report.provider), text_or_dash(report.path),
-         entry.strictness ? std::string(name(*entry.strictness)) : "-", entry.source,
-         i < problems.size() && problems[i] ? to_string(*problems[i]) : "-"});
+    table.rows.push_back({entry.role,
+                          text_or_dash(entry.category),
+                          entry.layers,
+                          entry.steps,
+                          name(report.backend),
+                          {std::string(name(report.support)), colour_of(report.support)},
+                          report.built ? "yes" : "no",
+                          text_or_dash(report.provider),
+                          text_or_dash(report.path),
+                          entry.strictness ? std::string(name(*entry.strictness)) : "-",
+                          entry.source,
+                          entry.problem ? to_string(*entry.problem) : "-"});
   }
   return table;
 }
@@ -118,19 +120,17 @@ class ExplainVerb : public Verb {
     context.local = judged.local;
     const Explanation explanation =
         explain(config, make_platform(std::move(judged.facts)), queries, context);
-    std::vector<std::optional<Problem>> problems;
-    for (const ExplainQuery& query : queries) problems.push_back(query.problem);
     const Terminal& terminal = invocation.terminal;
     switch (invocation.format) {
       case Format::json:
-        terminal.write(explain_json(explanation, problems));
+        terminal.write(explain_json(explanation));
         break;
       case Format::csv:
-        terminal.write(to_csv(entries_table(explanation, problems)));
+        terminal.write(to_csv(entries_table(explanation)));
         break;
       case Format::table:
         terminal.write(explanation.facts.text() + "\n\n" +
-                       terminal.aligned(entries_table(explanation, problems)) +
+                       terminal.aligned(entries_table(explanation)) +
                        trails(explanation, terminal));
         break;
     }
@@ -156,8 +156,9 @@ class ExplainVerb : public Verb {
     if (size_ || frames_) return usage_error("--size and --frames need --model");
     if (problem_) {
       if (dtype || head_dim_) {
-        return usage_error("--problem states the type and the head size; leave --dtype and "
-                           "--head-dim out");
+        return usage_error(
+            "--problem states the type and the head size; leave --dtype and "
+            "--head-dim out");
       }
       FOVEA_TRY(query.problem, parse_problem(*problem_));
     } else if (dtype) {

@@ -1,66 +1,18 @@
 #include "tools/fovea/json.hpp"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
+
+#include "src/select/report_json.hpp"
 
 namespace fovea::cli {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Json number(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  return value;
-}
-
-Json number(const std::optional<double>& value) { return value ? number(*value) : Json(nullptr); }
-
-// Empty text is "unknown".
-Json known(std::string_view text) { return text.empty() ? Json(nullptr) : Json(text); }
+using report::Json;
+using report::number;
 
 std::string print(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-Json reasons_of(const std::vector<Reason>& reasons) {
-  Json list = Json::array();
-  for (const Reason& reason : reasons) {
-    list.push_back({{"code", name(reason.code)},
-                    {"field", reason.field},
-                    {"got", reason.got},
-                    {"accepted", reason.accepted},
-                    {"message", sentence(reason)},
-                    {"remedy", reason.remedy}});
-  }
-  return list;
-}
-
-Json receipt_of(const Receipt& receipt) {
-  Json fallback;
-  if (receipt.fallback) {
-    fallback = {{"from", name(receipt.fallback->from)},
-                {"reasons", reasons_of(receipt.fallback->reasons)}};
-  }
-  return {{"backend", name(receipt.backend)},
-          {"provider", receipt.provider},
-          {"path", receipt.path},
-          {"instance", receipt.instance},
-          {"device", receipt.device},
-          {"isa", known(receipt.isa)},
-          {"compute",
-           {{"qk", receipt.compute_qk},
-            {"pv", receipt.compute_pv},
-            {"accumulate", receipt.accumulate}}},
-          {"padding", {{"head_dim", receipt.padding_head_dim}, {"seq_kv", receipt.padding_seq_kv}}},
-          {"copies", receipt.copies},
-          {"density", number(receipt.density)},
-          {"deterministic", receipt.deterministic},
-          {"scheduled_dense", receipt.scheduled_dense},
-          {"compilation_mode", name(receipt.compilation_mode)},
-          {"workspace_bytes", receipt.workspace_bytes},
-          {"fallback", fallback}};
 }
 
 Json comparison_of(const std::optional<ComparisonReport>& report) {
@@ -87,7 +39,7 @@ Json run_of(const RunReport& report, const char* schema, const char* compare) {
   const Timing& timing = report.timing;
   return {{"schema", schema},
           {"role", report.role},
-          {"category", known(report.category)},
+          {"category", report::text(report.category)},
           {"source", report.source},
           {"strictness", strictness_of(report.strictness)},
           {"problem", to_string(report.problem)},
@@ -98,7 +50,7 @@ Json run_of(const RunReport& report, const char* schema, const char* compare) {
             {"max", number(timing.max_ms)},
             {"runs", timing.runs_ms.size()}}},
           {"tflops", number(report.tflops)},
-          {"receipt", receipt_of(*report.receipt)},
+          {"receipt", report::receipt(*report.receipt)},
           {compare, comparison_of(report.compare)},
           {std::string(compare) + "_lse", comparison_of(report.compare_lse)},
           {"outputs",
@@ -108,13 +60,7 @@ Json run_of(const RunReport& report, const char* schema, const char* compare) {
 
 }  // namespace
 
-std::string error_json(const Error& error) {
-  return print({{"error",
-                 {{"code", static_cast<int>(error.code)},
-                  {"name", name(error.code)},
-                  {"message", error.message},
-                  {"reasons", reasons_of(error.reasons)}}}});
-}
+std::string error_json(const Error& error) { return print(report::error(error)); }
 
 std::string run_json(const RunReport& report) {
   return print(run_of(report, "fovea.run/1", "compare"));
@@ -130,47 +76,8 @@ std::string check_json(const std::vector<RunReport>& reports) {
   return print(list.size() == 1 ? list[0] : list);
 }
 
-std::string explain_json(const Explanation& explanation,
-                         const std::vector<std::optional<Problem>>& problems) {
-  Json facts = Json::object();
-  for (const auto& [key, value] : explanation.facts.entries()) facts[key] = value;
-  Json entries = Json::array();
-  for (size_t i = 0; i < explanation.entries.size(); ++i) {
-    const ExplainEntry& entry = explanation.entries[i];
-    const ExecutionPathResult& report = entry.report;
-    Json trail = Json::array();
-    for (const TrailEntry& step : entry.trail) {
-      trail.push_back({{"backend", name(step.backend)},
-                       {"verdict", name(step.verdict)},
-                       {"reasons", reasons_of(step.reasons)}});
-    }
-    entries.push_back(
-        {{"role", entry.role},
-         {"category", known(entry.category)},
-         {"layers", entry.layers},
-         {"steps", entry.steps},
-         {"problem",
-          i < problems.size() && problems[i] ? Json(to_string(*problems[i])) : Json(nullptr)},
-         {"backend", name(report.backend)},
-         {"provider", known(report.provider)},
-         {"source", entry.source},
-         {"strictness", strictness_of(entry.strictness)},
-         {"spec", entry.spec ? Json::parse(to_json(*entry.spec)) : Json(nullptr)},
-         {"path", known(report.path)},
-         {"support", name(report.support)},
-         {"built", report.built},
-         {"compilation_mode", name(report.compilation_mode)},
-         {"lossy", report.lossy},
-         {"density", number(report.density)},
-         {"workspace_bytes", report.workspace_bytes},
-         {"comm_bytes", entry.comm_bytes},
-         {"reasons", reasons_of(report.reasons)},
-         {"trail", trail}});
-  }
-  return print({{"schema", "fovea.explain/1"},
-                {"platform", name(explanation.facts.platform())},
-                {"facts", facts},
-                {"entries", entries}});
+std::string explain_json(const Explanation& explanation) {
+  return print(report::explanation(explanation));
 }
 
 std::string backends_json(const BackendsReport& report) {
@@ -187,13 +94,14 @@ std::string backends_json(const BackendsReport& report) {
     list.push_back({{"name", name(row.backend)},
                     {"aliases", aliases},
                     {"platforms", platforms},
-                    {"provider", known(row.report.provider)},
+                    {"provider", report::text(row.report.provider)},
                     {"built", row.report.built},
-                    {"available", row.available},
+                    {"available", row.availability.state == Availability::State::available},
+                    {"install", report::text(row.availability.install)},
                     {"support", name(row.report.support)},
-                    {"path", known(row.report.path)},
+                    {"path", report::text(row.report.path)},
                     {"compilation_mode", name(row.report.compilation_mode)},
-                    {"reasons", reasons_of(row.report.reasons)}});
+                    {"reasons", report::reasons(row.report.reasons)}});
   }
   return print({{"schema", "fovea.backends/1"},
                 {"problem", report.problem ? Json(to_string(*report.problem)) : Json(nullptr)},
@@ -226,7 +134,7 @@ std::string bench_json(const BenchReport& report) {
   }
   return print({{"schema", "fovea.bench/1"},
                 {"device", report.device},
-                {"isa", known(report.isa)},
+                {"isa", report::text(report.isa)},
                 {"threads", report.threads},
                 {"cases", cases}});
 }

@@ -2,7 +2,6 @@
 // infinities as the strings "nan", "inf" and "-inf".
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -14,8 +13,7 @@ std::string error_json(const Error& error);
 std::string run_json(const RunReport& report);
 // One object for one report, an array for several.
 std::string check_json(const std::vector<RunReport>& reports);
-std::string explain_json(const Explanation& explanation,
-                         const std::vector<std::optional<Problem>>& problems);
+std::string explain_json(const Explanation& explanation);
 std::string backends_json(const BackendsReport& report);
 std::string bench_json(const BenchReport& report);
 

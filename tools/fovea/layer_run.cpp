@@ -12,10 +12,10 @@ TensorReport report_of(const TensorView& view) {
 
 ComparisonReport comparison_report(std::string tensor, const Comparison& comparison,
                                    double tolerance, bool pass) {
-  return {std::move(tensor),     comparison.max_abs,
-          comparison.rel_l1,     comparison.rel_l2,
-          comparison.cosine,     comparison.nonfinite_mismatches,
-          tolerance,             pass};
+  return {std::move(tensor), comparison.max_abs,
+          comparison.rel_l1, comparison.rel_l2,
+          comparison.cosine, comparison.nonfinite_mismatches,
+          tolerance,         pass};
 }
 
 CallOptions with_config(const CallOptions& options, const AttentionConfig& config,

@@ -24,8 +24,8 @@ CallOptions with_config(const CallOptions& options, const AttentionConfig& confi
 // The options that make a call of the problem.
 CallOptions call_options(const Problem& problem);
 
-// Warms up once, then runs `repeat` times. Everything but the comparison is filled in. Errors: those
-// of the layer.
+// Warms up once, then runs `repeat` times. Everything but the comparison is filled in. Errors:
+// those of the layer.
 Result<RunReport> run_layer(const LayerRun& run);
 
 // 4 * batch * heads * seq_q * seq_kv * head_dim and the like, per second, in 1e12.

@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::array<VerbInfo, 8> kVerbs = {{
     {"run", "Run attention on tensors from a safetensors file",
-     "  fovea run --input examples/data/wan_self.safetensors --expect out --lse\n",
+     "  fovea run --input examples/data/wan_t2v_attention.safetensors --prefix tap.attn.0. "
+     "--expect out\n",
      make_run, true},
     {"check", "Compare a backend with the float64 oracle on random inputs",
      "  fovea check --problem 'f32 b1 h4 s300 d64 mask=causal lse=1 seed=7'\n", make_check, true},
@@ -32,8 +33,8 @@ constexpr std::array<VerbInfo, 8> kVerbs = {{
      "  fovea devices --presets\n", make_devices, false},
     {"config", "Print or check a configuration",
      "  fovea config print --config '{\"per_role\": {\"cross\": \"SDPA\"}}'\n", make_config, true},
-    {"version", "Print the version and how this binary was built", "  fovea version\n", make_version,
-     false},
+    {"version", "Print the version and how this binary was built", "  fovea version\n",
+     make_version, false},
 }};
 
 std::string overview() {
@@ -44,7 +45,8 @@ std::string overview() {
       "\n"
       "Verbs:\n";
   for (const VerbInfo& verb : kVerbs) {
-    out += text::concat("  ", verb.name, std::string(10 - verb.name.size(), ' '), verb.summary, "\n");
+    out +=
+        text::concat("  ", verb.name, std::string(10 - verb.name.size(), ' '), verb.summary, "\n");
   }
   out +=
       "\n"
@@ -89,9 +91,8 @@ Result<ExitCode> dispatch(const Terminal& terminal, std::vector<std::string> arg
     if (verb.name == (name == "--version" ? "version" : name)) info = &verb;
   }
   if (info == nullptr) {
-    return usage_error(text::concat("fovea: unknown verb ", text::quote(name),
-                                    " (accepted: ", text::join(names), ")",
-                                    text::suggestion(name, names)));
+    return usage_error(text::concat("fovea: unknown verb ", text::quote(name), " (accepted: ",
+                                    text::join(names), ")", text::suggestion(name, names)));
   }
 
   Invocation invocation{terminal, Format::table, {}};

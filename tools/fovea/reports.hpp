@@ -53,7 +53,7 @@ struct RunReport {
 struct BackendReport {
   BackendName backend;
   std::vector<PlatformId> platforms;
-  bool available = false;
+  Availability availability;
   ExecutionPathResult report;
 };
 struct BackendsReport {

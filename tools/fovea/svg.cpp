@@ -158,11 +158,11 @@ std::string zlib_stored(std::string_view bytes) {
 
 Document::Document(double width, double height, std::string_view title,
                    std::string_view description) {
-  head_ = text::concat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", number(width),
-                       "\" height=\"", number(height), "\" viewBox=\"0 0 ", number(width), " ",
-                       number(height), "\" role=\"img\">\n<title>", escaped(title),
-                       "</title>\n<desc>", escaped(description), "</desc>\n<style>", kStyle,
-                       "</style>\n");
+  head_ =
+      text::concat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", number(width),
+                   "\" height=\"", number(height), "\" viewBox=\"0 0 ", number(width), " ",
+                   number(height), "\" role=\"img\">\n<title>", escaped(title), "</title>\n<desc>",
+                   escaped(description), "</desc>\n<style>", kStyle, "</style>\n");
   rectangle({0, 0, width, height}, "page");
 }
 
@@ -233,10 +233,18 @@ std::string Document::finish() const { return head_ + body_ + "</svg>\n"; }
 
 std::vector<Rgb> heat_palette(HeatScale scale) {
   // Neighbouring stops differ evenly in lightness, so equal steps look equal.
-  static constexpr std::array<Rgb, 6> kOnDark = {
-      {{18, 22, 32}, {52, 40, 110}, {126, 47, 140}, {206, 66, 104}, {247, 141, 69}, {252, 236, 160}}};
-  static constexpr std::array<Rgb, 6> kOnLight = {
-      {{253, 253, 246}, {205, 235, 200}, {110, 195, 195}, {45, 135, 190}, {48, 75, 155}, {33, 24, 82}}};
+  static constexpr std::array<Rgb, 6> kOnDark = {{{18, 22, 32},
+                                                  {52, 40, 110},
+                                                  {126, 47, 140},
+                                                  {206, 66, 104},
+                                                  {247, 141, 69},
+                                                  {252, 236, 160}}};
+  static constexpr std::array<Rgb, 6> kOnLight = {{{253, 253, 246},
+                                                   {205, 235, 200},
+                                                   {110, 195, 195},
+                                                   {45, 135, 190},
+                                                   {48, 75, 155},
+                                                   {33, 24, 82}}};
   const auto& stops = scale == HeatScale::on_dark ? kOnDark : kOnLight;
   std::vector<Rgb> palette(256);
   for (size_t i = 0; i < palette.size(); ++i) {
@@ -258,7 +266,7 @@ std::string encode_png(int64_t width, int64_t height, std::span<const uint8_t> p
   std::string header;
   append_big_endian(header, static_cast<uint32_t>(width));
   append_big_endian(header, static_cast<uint32_t>(height));
-  header += "\x08\x03";          // eight bits, indexed
+  header += "\x08\x03";            // eight bits, indexed
   header += std::string(3, '\0');  // deflate, plain filters, not interlaced
   std::string colours;
   for (const Rgb& colour : palette) {

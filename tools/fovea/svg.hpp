@@ -1,5 +1,5 @@
-// Writes SVG pictures that read well on light and dark backgrounds. Colours come from classes, whose
-// two palettes stand in the document's style sheet.
+// Writes SVG pictures that read well on light and dark backgrounds. Colours come from classes,
+// whose two palettes stand in the document's style sheet.
 #pragma once
 
 #include <cstdint>

@@ -37,8 +37,9 @@ std::string_view escape(Colour colour) {
 
 // Columns of a terminal: code points, good enough for what the tools print.
 size_t width(std::string_view text) {
-  return static_cast<size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  }));
 }
 
 bool numeric(const std::string& text) {

@@ -16,10 +16,14 @@ class VersionVerb : public Verb {
   Result<ExitCode> execute(const Invocation& invocation) override {
     const BuildInfo& info = build_info();
     const std::vector<std::pair<std::string, std::string_view>> members = {
-        {"version", info.version},     {"compiler", info.compiler},
-        {"build_type", info.build_type}, {"sanitizer", info.sanitizer},
-        {"cuda", info.cuda},           {"cuda_embedded", info.cuda_embedded},
-        {"cudnn", info.cudnn},         {"nccl", info.nccl},
+        {"version", info.version},
+        {"compiler", info.compiler},
+        {"build_type", info.build_type},
+        {"sanitizer", info.sanitizer},
+        {"cuda", info.cuda},
+        {"cuda_embedded", info.cuda_embedded},
+        {"cudnn", info.cudnn},
+        {"nccl", info.nccl},
         {"mpi", info.mpi}};
     Table csv;
     Fields fields;

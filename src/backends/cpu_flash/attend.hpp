@@ -195,7 +195,7 @@ struct TileAttention {
       float* target = tile.sum + r * V::kLanes;
       V::store(target, V::fma(alpha[r], V::load(target), sum[r]));
     }
-    const int64_t strip_floats = geometry.block_capacity / P::kGroup * kRows;
+    const int64_t strip_floats = geometry.v_strip_floats;
     if (select_values) {
       value_block_selected(tile, keys, params.dim_v, strip_floats, scores, terms, alpha);
     } else {
@@ -346,7 +346,7 @@ struct Superblock {
         params.cu_seqlens_q != nullptr
             ? head_q * params.seq_q + segment.q_begin
             : (segment.batch * params.heads_q + head_q) * params.seq_q + segment.q_begin;
-    float inverse[64];
+    alignas(16) float inverse[64];
     for (int64_t i = 0; i < lanes; ++i) {
       const bool empty = tile.sum[i] == 0.f;
       inverse[i] = empty ? 0.f : 1.f / tile.sum[i];
@@ -360,7 +360,18 @@ struct Superblock {
       }
       params.lse[heads_offset + tile.row + i] = lse;
     }
-    store_rows<V>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o, inverse);
+    switch (params.out_dtype) {
+      case FloatType::f32:
+        store_rows<StoreF32>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o, inverse);
+        break;
+      case FloatType::bf16:
+        store_rows<StoreBf16>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o, inverse);
+        break;
+      case FloatType::f16:
+        store_rows<StoreF16<V>>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
+                                inverse);
+        break;
+    }
   }
 
   void run_dense(int64_t row, int64_t rows) {

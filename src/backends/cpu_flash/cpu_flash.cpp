@@ -102,7 +102,9 @@ Layout make_layout(const Params& params, const KernelTable& kernels, int workers
   g.block_keys = block_keys(params);
   g.block_capacity = round_up(g.block_keys, std::max<int64_t>(kernels.tile_rows, 2 * group));
   g.k_block_floats = round_up(g.block_capacity * k_words, 16);
-  g.v_block_floats = round_up(g.block_capacity / group * v_columns, 16);
+  // One line more than a strip, so that strips do not all start in the same cache set.
+  g.v_strip_floats = round_up(g.block_capacity / group * kernels.tile_rows, 16) + 16;
+  g.v_block_floats = v_columns / kernels.tile_rows * g.v_strip_floats;
   g.score_floats = g.block_capacity * lanes;
   g.tile_floats = round_up(lanes * (k_words + v_columns + 2), 16);
   for (int32_t m = 0; m < params.num_masks; ++m) {

@@ -46,6 +46,12 @@ struct LoadBf16Pairs {
   static FOVEA_INLINE Quad load(const Element* p) { return simd::quad_load(p); }
 };
 
+// Rows of a strided tensor lie on different pages, where the hardware does not look ahead.
+FOVEA_INLINE void prefetch_row(const void* row, int64_t bytes) {
+  const char* p = static_cast<const char*>(row);
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
+}
+
 // The first `n` elements at p (fewer than four words), zeros after them.
 template <class L>
 FOVEA_INLINE Quad load_partial(const typename L::Element* p, int64_t n) {
@@ -59,18 +65,30 @@ template <class L, bool kScaled>
 FOVEA_INLINE void pack_columns(const typename L::Element* const (&rows)[4], int64_t elements,
                                Quad factor, float* target, int64_t stride) {
   constexpr int64_t kStep = 4 * L::kPerWord;
-  for (int64_t e = 0; e < elements; e += kStep) {
-    Quad x[4];
-    const bool whole = elements - e >= kStep;
-    FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
-      x[i] = whole ? L::load(rows[i] + e) : load_partial<L>(rows[i] + e, elements - e);
-      if constexpr (kScaled) x[i] *= factor;
-    }
-    simd::quad_transpose(x[0], x[1], x[2], x[3]);
-    const int64_t words = whole ? 4 : (elements - e + L::kPerWord - 1) / L::kPerWord;
-    for (int64_t i = 0; i < words; ++i) simd::quad_store(target + i * stride, x[i]);
+  const typename L::Element* const r0 = rows[0];
+  const typename L::Element* const r1 = rows[1];
+  const typename L::Element* const r2 = rows[2];
+  const typename L::Element* const r3 = rows[3];
+  int64_t e = 0;
+  for (; e + kStep <= elements; e += kStep) {
+    Quad x0 = L::load(r0 + e), x1 = L::load(r1 + e), x2 = L::load(r2 + e), x3 = L::load(r3 + e);
+    if constexpr (kScaled) x0 *= factor, x1 *= factor, x2 *= factor, x3 *= factor;
+    simd::quad_transpose(x0, x1, x2, x3);
+    simd::quad_store(target, x0);
+    simd::quad_store(target + stride, x1);
+    simd::quad_store(target + 2 * stride, x2);
+    simd::quad_store(target + 3 * stride, x3);
     target += 4 * stride;
   }
+  if (e == elements) return;
+  Quad x[4];
+  FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
+    x[i] = load_partial<L>(rows[i] + e, elements - e);
+    if constexpr (kScaled) x[i] *= factor;
+  }
+  simd::quad_transpose(x[0], x[1], x[2], x[3]);
+  const int64_t words = (elements - e + L::kPerWord - 1) / L::kPerWord;
+  for (int64_t i = 0; i < words; ++i) simd::quad_store(target + i * stride, x[i]);
 }
 
 // ---- masks: an element becomes a term of the score in units of log2, -infinity hides ----

@@ -36,6 +36,7 @@ struct Geometry {
   int64_t block_capacity = 0;  // the same, rounded up to whole register tiles
   int64_t k_block_floats = 0;  // 32-bit words of one packed block
   int64_t v_block_floats = 0;
+  int64_t v_strip_floats = 0;  // from one V strip to the next
   int64_t score_floats = 0;    // words of the score and of the mask panel of one tile
   int64_t tile_floats = 0;     // words of the q and o panels, row maxima and sums of one tile
   int32_t tiles = 0;           // tiles per superblock

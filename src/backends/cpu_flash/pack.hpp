@@ -70,6 +70,10 @@ void pack_keys(const Params& params, const Segment& segment, int64_t head, int64
         const int64_t key = first + (info.compacted ? info.index[p] : p);
         rows[i] = row_pointer<L>(params.k, segment, head, segment.kv_begin + key);
       }
+      for (int64_t i = 0; i < 4; ++i) {
+        if (strip + part + i + 4 >= info.count) break;
+        prefetch_row(rows[i] + 4 * params.k.seq, params.head_dim * int64_t{sizeof(*rows[i])});
+      }
       pack_columns<L, false>(rows, params.head_dim, Quad{}, target + part, kRows);
     }
     target += words * kRows;
@@ -82,28 +86,44 @@ FOVEA_INLINE QuadInt quad_nonfinite(Quad x) {
   return difference != difference;
 }
 
-// One word per key.
+// One word per key. Strips are written four keys at a time, so that whole lines are written.
 template <class P, class L>
 void pack_values(const Params& params, const Geometry& geometry, const Segment& segment,
                  int64_t head, int64_t first, BlockInfo* info, float* target) {
   constexpr int kRows = P::Vec::kTileRows;
-  const int64_t strip_floats = geometry.block_capacity * kRows;
+  const int64_t strip_floats = geometry.v_strip_floats;
+  const int64_t dim_v = params.dim_v;
   QuadInt nonfinite = {};
   for (int64_t p = 0; p < info->count; p += 4) {
     const int64_t keys = info->count - p < 4 ? info->count - p : 4;
-    const typename L::Element* rows[4];
+    const typename L::Element* rows[4] = {};
     for (int64_t i = 0; i < keys; ++i) {
       const int64_t key = first + (info->compacted ? info->index[p + i] : p + i);
       rows[i] = row_pointer<L>(params.v, segment, head, segment.kv_begin + key);
     }
     float* out = target + p * kRows;
-    for (int64_t d = 0; d < params.dim_v; d += kRows) {
+    int64_t d = 0;
+    if (keys == 4) {
+      for (int64_t i = 0; i < 4 && p + i + 4 < info->count; ++i) {
+        prefetch_row(rows[i] + 4 * params.v.seq, dim_v * int64_t{sizeof(*rows[i])});
+      }
+      for (; d + kRows <= dim_v; d += kRows) {
+        __builtin_prefetch(out + 8 * kRows, 1);  // the line of this strip after the next
+        FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
+          FOVEA_UNROLL for (int part = 0; part < kRows; part += 4) {
+            const Quad x = L::load(rows[i] + d + part);
+            nonfinite |= quad_nonfinite(x);
+            simd::quad_store(out + i * kRows + part, x);
+          }
+        }
+        out += strip_floats;
+      }
+    }
+    for (; d < dim_v; d += kRows) {
       for (int64_t i = 0; i < keys; ++i) {
-        FOVEA_UNROLL for (int part = 0; part < kRows; part += 4) {
-          const int64_t left = params.dim_v - d - part;
-          const Quad x = left >= 4  ? L::load(rows[i] + d + part)
-                         : left > 0 ? load_partial<L>(rows[i] + d + part, left)
-                                    : Quad{};
+        for (int part = 0; part < kRows; part += 4) {
+          const int64_t left = dim_v - d - part;
+          const Quad x = left > 0 ? load_partial<L>(rows[i] + d + part, left) : Quad{};
           nonfinite |= quad_nonfinite(x);
           simd::quad_store(out + i * kRows + part, x);
         }
@@ -119,7 +139,7 @@ template <class P>
 void pack_value_pairs(const Params& params, const Geometry& geometry, const Segment& segment,
                       int64_t head, int64_t first, BlockInfo* info, float* target) {
   constexpr int kRows = P::Vec::kTileRows;
-  const int64_t strip_floats = geometry.block_capacity / 2 * kRows;
+  const int64_t strip_floats = geometry.v_strip_floats;
   QuadInt nonfinite = {};
   for (int64_t p = 0; p < info->count; p += 2) {
     const uint16_t* rows[2];
@@ -196,42 +216,55 @@ FOVEA_INLINE void pack_queries(const Params& params, const Segment& segment, int
   }
 }
 
-// Writes the output panel [column][lanes], times inverse[lane], as rows of the output.
+// How rows are written.
+struct StoreF32 {
+  using Element = float;
+  static FOVEA_INLINE void store(Element* p, Quad x) { simd::quad_store(p, x); }
+};
+
+struct StoreBf16 {
+  using Element = uint16_t;
+  static FOVEA_INLINE void store(Element* p, Quad x) {
+    *reinterpret_cast<simd::QuadHalfMem*>(p) = simd::quad_to_bf16(x);
+  }
+};
+
 template <class V>
+struct StoreF16 {
+  using Element = uint16_t;
+  static FOVEA_INLINE void store(Element* p, Quad x) {
+    *reinterpret_cast<simd::QuadHalfMem*>(p) = V::quad_to_f16(x);
+  }
+};
+
+// Writes the output panel [column][lanes], times inverse[lane], as rows of the output.
+template <class S>
 FOVEA_INLINE void store_rows(const Params& params, const Segment& segment, int64_t head,
                              int64_t row, int64_t rows, int64_t lanes, const float* panel,
                              const float* inverse) {
-  const int64_t bytes = params.out_dtype == FloatType::f32 ? 4 : 2;
-  char* base = static_cast<char*>(params.out) +
-               (segment.batch * params.out_batch + head * params.out_head +
-                (segment.q_begin + row) * params.out_seq) *
-                   bytes;
+  using Element = typename S::Element;
+  const int64_t stride = params.out_seq;
+  const int64_t dim_v = params.dim_v;
+  Element* base = static_cast<Element*>(params.out) + segment.batch * params.out_batch +
+                  head * params.out_head + (segment.q_begin + row) * stride;
   for (int64_t lane = 0; lane < rows; lane += 4) {
     const Quad factor = simd::quad_load(inverse + lane);
     const int64_t valid = rows - lane < 4 ? rows - lane : 4;
-    for (int64_t d = 0; d < params.dim_v; d += 4) {
+    Element* const target = base + lane * stride;
+    const float* column = panel + lane;
+    for (int64_t d = 0; d < dim_v; d += 4) {
       Quad x[4];
-      FOVEA_UNROLL for (int64_t i = 0; i < 4; ++i) {
-        x[i] = simd::quad_load(panel + (d + i) * lanes + lane) * factor;
-      }
+      FOVEA_UNROLL for (int i = 0; i < 4; ++i) x[i] = simd::quad_load(column + i * lanes) * factor;
+      column += 4 * lanes;
       simd::quad_transpose(x[0], x[1], x[2], x[3]);
-      const int64_t columns = params.dim_v - d;
-      for (int64_t i = 0; i < valid; ++i) {
-        char* target = base + ((lane + i) * params.out_seq + d) * bytes;
-        if (params.out_dtype == FloatType::f32) {
-          if (columns >= 4) {
-            simd::quad_store(target, x[i]);
-          } else {
-            for (int64_t c = 0; c < columns; ++c) reinterpret_cast<FloatMem*>(target)[c] = x[i][c];
-          }
-        } else {
-          const QuadHalf half =
-              params.out_dtype == FloatType::bf16 ? simd::quad_to_bf16(x[i]) : V::quad_to_f16(x[i]);
-          if (columns >= 4) {
-            *reinterpret_cast<simd::QuadHalfMem*>(target) = half;
-          } else {
-            for (int64_t c = 0; c < columns; ++c) reinterpret_cast<HalfMem*>(target)[c] = half[c];
-          }
+      if (valid == 4 && d + 4 <= dim_v) {
+        FOVEA_UNROLL for (int i = 0; i < 4; ++i) S::store(target + i * stride + d, x[i]);
+      } else {
+        const int64_t columns = dim_v - d < 4 ? dim_v - d : 4;
+        for (int64_t i = 0; i < valid; ++i) {
+          Element whole[4];
+          S::store(whole, x[i]);
+          for (int64_t c = 0; c < columns; ++c) target[i * stride + d + c] = whole[c];
         }
       }
     }

@@ -1,0 +1,96 @@
+#include "backends/flash_sm90/config.hpp"
+
+#include <algorithm>
+
+namespace fovea::flash_sm90 {
+namespace {
+
+constexpr std::int64_t kMaxRows = std::int64_t{1} << 30;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+int bucket(std::int64_t head_dim) {
+  for (int candidate : kHeadDims)
+    if (head_dim <= candidate) return candidate;
+  return 0;
+}
+
+Mask mask_of(const Problem& problem) {
+  if (problem.band) return Mask::band;
+  if (problem.key_bits) return Mask::key_bits;
+  if (problem.lengths || problem.packed || problem.list) return Mask::lengths;
+  return Mask::none;
+}
+
+/// Wide blocks pay when they hardly pad the key axis.
+bool prefers(const Key& wide, const Key& narrow, std::int64_t seq_kv) {
+  const std::int64_t padded = ceil_div(seq_kv, wide.block_kv) * wide.block_kv;
+  const std::int64_t narrow_padded = ceil_div(seq_kv, narrow.block_kv) * narrow.block_kv;
+  return seq_kv >= 16384 && (padded - narrow_padded) * 100 <= 2 * seq_kv;
+}
+
+}  // namespace
+
+Choice choose(const Problem& problem) {
+  Choice choice;
+  const auto refuse = [&](Refusal refusal) {
+    choice.refusal = refusal;
+    return choice;
+  };
+  const auto bad_dim = [](std::int64_t dim) { return dim < 8 || dim > 256 || dim % 8 != 0; };
+  if (bad_dim(problem.head_dim)) return refuse(Refusal::head_dim);
+  if (bad_dim(problem.dim_v)) return refuse(Refusal::dim_v);
+  if (problem.heads_kv < 1 || problem.heads_q % problem.heads_kv != 0)
+    return refuse(Refusal::heads);
+  const std::int64_t q_tiles = ceil_div(std::max<std::int64_t>(problem.seq_q, 1), 128);
+  if (problem.seq_q > kMaxRows || problem.seq_kv > kMaxRows ||
+      problem.batch * problem.heads_q * q_tiles >= kMaxRows ||
+      problem.batch * problem.heads_q * q_tiles * q_tiles >= (std::int64_t{1} << 32))
+    return refuse(Refusal::size);
+  if ((problem.packed && (problem.lengths || problem.key_bits)) ||
+      (problem.list && (problem.key_bits || problem.band || problem.packed)))
+    return refuse(Refusal::combination);
+
+  const int head_dim = bucket(std::max(problem.head_dim, problem.dim_v));
+  const Mask mask = mask_of(problem);
+  const Source source = problem.list ? Source::list : Source::dense;
+  const Key* best = nullptr;
+  for (const Key& key : kInstances) {
+    if (key.precision != problem.precision || key.head_dim != head_dim || key.mask != mask ||
+        key.source != source)
+      continue;
+    if (!best || prefers(key, *best, problem.seq_kv)) best = &key;
+  }
+  if (!best) return refuse(Refusal::combination);
+  choice.key = *best;
+  choice.workspace_bytes = workspace_layout(problem, choice.key).total;
+  return choice;
+}
+
+WorkspaceLayout workspace_layout(const Problem& problem, const Key& key) {
+  const Schedule s = schedule(key);
+  WorkspaceLayout layout;
+  std::size_t end = 0;
+  const auto take = [&](std::size_t bytes) {
+    const std::size_t at = end;
+    end += (bytes + 255) / 256 * 256;
+    return at;
+  };
+  const std::size_t groups =
+      static_cast<std::size_t>(problem.multiprocessors) * static_cast<std::size_t>(s.warpgroups);
+  layout.ready = take(groups * sizeof(std::uint64_t));
+  layout.partial =
+      take(groups * static_cast<std::size_t>(key.head_dim / 2 + 4) * 128 * sizeof(float));
+  if (problem.key_bits) {
+    const auto rows =
+        static_cast<std::size_t>(problem.key_mask_batches * problem.key_mask_heads);
+    const auto blocks = static_cast<std::size_t>(ceil_div(problem.seq_kv, key.block_kv));
+    layout.key_counts = take(rows * sizeof(int));
+    layout.key_entries = take(rows * blocks * sizeof(int));
+    layout.key_bits = take(rows * blocks * 8 * sizeof(std::uint32_t));
+  }
+  layout.total = end;
+  return layout;
+}
+
+}  // namespace fovea::flash_sm90

@@ -1,0 +1,272 @@
+// A consumer warpgroup: 64 query rows, scores S and output O in registers.
+//
+// One software pipeline runs over all of its work. Every step issues Q.K of the current block and P.V of
+// the previous one together and computes the softmax while P.V is in the tensor core; the step that
+// opens a new query tile issues the old tile's last P.V beside the new tile's first Q.K, so nothing
+// drains between tiles.
+#pragma once
+
+#include "backends/flash_sm90/mask.cuh"
+#include "backends/flash_sm90/output.cuh"
+#include "cuda/pipeline.cuh"
+
+namespace fovea::flash_sm90 {
+
+template <Key kKey>
+struct Consumer {
+  using T = Traits<kKey>;
+  using Tile = typename T::Tile;
+  using Type = typename T::Type;
+
+  const Params& p;
+  const CUtensorMap* out_map;
+  const Task* const tasks;
+  const uint32_t shared, bars, rank;
+  const int warpgroup, warp, block;
+  const bool leader;  // lane 0 of its warp
+  // Where this thread hands K and V buffers back: one thread per warpgroup and block of the cluster.
+  const uint32_t release_base;
+  uint32_t q_descriptor;
+  const uint32_t k_descriptor, v_descriptor;
+  const Lane lane;
+  cuda::Ring<T::kStages> k_ring, v_ring;
+  cuda::Ring<T::kQStages> q_ring;
+
+  float s[T::kScores], o[T::kOutputs];
+  uint32_t probabilities[T::kScores / 2];
+  cuda::Rows rows;
+  cuda::Correction correction;
+  int accumulate = 0;  // 0 while O holds nothing of the current segment
+
+  FOVEA_DEVICE Consumer(const Params& params, const CUtensorMap* map, uint32_t shared_base,
+                        const Task* task_ring, uint32_t cluster_rank, int member, int index)
+      : p(params), out_map(map), tasks(task_ring), shared(shared_base), bars(shared_base + T::kBarrierOffset),
+        rank(cluster_rank), warpgroup(index), warp(threadIdx.x % 128 / 32),
+        block(member * T::kCluster + static_cast<int>(cluster_rank)),
+        leader(threadIdx.x % 32 == 0),
+        release_base(T::kCluster == 1 ? bars : cuda::map_to_cta(bars, warp % T::kCluster)),
+        q_descriptor(Tile::descriptor_low(shared + index * T::kQBytes, 16)),
+        k_descriptor(Tile::descriptor_low(shared + T::kKOffset, 16)),
+        v_descriptor(Tile::descriptor_low(shared + T::kVOffset, T::kKvPanelBytes)),
+        lane{index * 64 + warp * 16 + static_cast<int>(threadIdx.x % 32) / 4,
+             2 * static_cast<int>(threadIdx.x % 4)} {}
+
+  // Barriers ----------------------------------------------------------------------------------------
+
+  FOVEA_DEVICE uint32_t q_slot() const { return 8 * (q_ring.stage * T::kWarpgroups + warpgroup); }
+  FOVEA_DEVICE void wait_q() { cuda::mbarrier_wait(bars + T::kQFull + q_slot(), q_ring.phase); }
+  FOVEA_DEVICE void wait_k() {
+    cuda::mbarrier_wait(bars + T::kKFull + 8 * k_ring.stage, k_ring.phase);
+  }
+  FOVEA_DEVICE void wait_v() {
+    cuda::mbarrier_wait(bars + T::kVFull + 8 * v_ring.stage, v_ring.phase);
+  }
+  FOVEA_DEVICE void release(uint32_t offset) {
+    if (!leader || warp >= T::kCluster) return;
+    if constexpr (T::kCluster == 1) cuda::mbarrier_arrive(release_base + offset);
+    else cuda::mbarrier_arrive_remote(release_base + offset);
+  }
+  FOVEA_DEVICE void free_q(bool last) {
+    if (last && leader && warp == 0) cuda::mbarrier_arrive(bars + T::kQEmpty + q_slot());
+  }
+  FOVEA_DEVICE void free_k() {
+    release(T::kKEmpty + 8 * k_ring.stage);
+    k_ring.next();
+  }
+  FOVEA_DEVICE void free_v() {
+    release(T::kVEmpty + 8 * v_ring.stage);
+    v_ring.next();
+  }
+  // Turns: warpgroup w waits on named barrier 1 + w; the one before it in the circle arrives there.
+  FOVEA_DEVICE void take_turn() {
+    if constexpr (!T::kSchedule.turns) return;
+    if (warpgroup == 0) cuda::named_sync<1>(256);
+    else if (warpgroup == 1) cuda::named_sync<2>(256);
+    else cuda::named_sync<3>(256);
+  }
+  FOVEA_DEVICE void pass_turn() {
+    if constexpr (!T::kSchedule.turns) return;
+    if (warpgroup == T::kWarpgroups - 1) cuda::named_arrive<1>(256);
+    else if (warpgroup == 0) cuda::named_arrive<2>(256);
+    else cuda::named_arrive<3>(256);
+  }
+
+  // Products ----------------------------------------------------------------------------------------
+
+  FOVEA_DEVICE void issue_qk() {
+    const uint32_t k = cuda::uniform(k_descriptor + k_ring.stage * (T::kKvBytes >> 4));
+    const uint32_t q = cuda::uniform(q_descriptor);
+#pragma unroll
+    for (int step = 0; step < T::kHeadDim / 16; step++) {
+      const uint32_t panel = step / Tile::kStepsPerPanel, at = step % Tile::kStepsPerPanel * 32;
+      cuda::WgmmaShared<Type, T::kBlockKv>::multiply(
+          s, Tile::descriptor(q + ((panel * T::kQPanelBytes + at) >> 4)),
+          Tile::descriptor(k + ((panel * T::kKvPanelBytes + at) >> 4)), step != 0);
+    }
+  }
+  FOVEA_DEVICE void issue_pv() {
+    const uint32_t v = cuda::uniform(v_descriptor + v_ring.stage * (T::kKvBytes >> 4));
+    uint32_t(&a)[T::kScores / 2] = probabilities;
+#pragma unroll
+    for (int step = 0; step < T::kBlockKv / 16; step++)
+      cuda::WgmmaRegisters<Type, T::kHeadDim>::multiply(
+          o, a[4 * step], a[4 * step + 1], a[4 * step + 2], a[4 * step + 3],
+          Tile::descriptor(v + ((step * 16 * Tile::kRowBytes) >> 4)), step == 0 ? accumulate : 1);
+  }
+  /// Q.K of the current block beside P.V of the previous one; returns when S is there.
+  FOVEA_DEVICE void multiply() {
+    take_turn();
+    cuda::pin(s);
+    cuda::pin(o);
+    cuda::pin(probabilities);
+    cuda::wgmma_fence();
+    issue_qk();
+    cuda::wgmma_commit();
+    wait_v();
+    cuda::wgmma_fence();
+    issue_pv();
+    cuda::wgmma_commit();
+    pass_turn();
+    cuda::wgmma_wait<1>();
+    cuda::pin(s);
+    free_k();
+  }
+  /// Softmax of S beside the running P.V, whose buffer is handed back.
+  template <bool kFirst, bool kMasked>
+  FOVEA_DEVICE void softmax() {
+    cuda::row_maximum<kFirst, kMasked, T::kRescale>(s, rows, correction, p.scale_log2);
+    cuda::exponentials<0, T::kEarlyScores, true>(s, rows, correction, p.scale_log2);
+    cuda::wgmma_wait<0>();
+    cuda::pin(o);
+    cuda::pin(probabilities);
+    free_v();
+    cuda::exponentials<T::kEarlyScores, T::kScores, false>(s, rows, correction, p.scale_log2);
+    cuda::pack<Type>(s, probabilities);
+  }
+
+  // Partial tiles -----------------------------------------------------------------------------------
+
+  /// Makes the V tile of visited block i safe for P.V.
+  FOVEA_DEVICE void guard_values(const Task& t, int i) {
+    wait_v();
+    const uint32_t v = shared + T::kVOffset + v_ring.stage * T::kKvBytes;
+    if constexpr (T::kBand) {
+      constexpr int kThreads = 128 * T::kWarpgroups;
+      const int thread = warpgroup * 128 + threadIdx.x % 128;
+      if (!cuda::named_any<7>(kThreads, holds_non_finite<kKey>(v, thread, kThreads))) return;
+      if (!accumulate) {
+#pragma unroll
+        for (int n = 0; n < T::kOutputs; n++) o[n] = 0.f;
+        accumulate = 1;
+      }
+      add_non_finite<kKey>(o, v, p, t, i, lane);
+      cuda::named_sync<7>(kThreads);
+      clear_non_finite<kKey>(v, thread, kThreads);
+      cuda::named_sync<7>(kThreads);
+    } else {
+      clear_hidden_values<kKey>(v, p, t, i);
+      warpgroup_sync(warpgroup);
+    }
+  }
+
+  /// A block within a tile.
+  template <bool kMasked>
+  FOVEA_DEVICE void step(const Task& t, int i, bool last) {
+    wait_k();
+    multiply();
+    free_q(last);
+    if constexpr (kMasked) hide<kKey>(s, p, t, i, lane);
+    softmax<false, kMasked>();
+    cuda::rescale<T::kRescale>(o, correction);
+    accumulate = 1;
+    if constexpr (kMasked) guard_values(t, i);
+  }
+
+  FOVEA_DEVICE void run(int who) {
+    if (T::kSchedule.turns && warpgroup == 0) cuda::named_arrive<1>(256);  // the first turn is free
+    wait_q();
+    const Task* task = tasks;
+    int slot = 0, begin = cuda::uniform(task->begin), end = cuda::uniform(task->end);
+    if (begin == end) return;
+    wait_k();
+    cuda::pin(s);
+    cuda::wgmma_fence();
+    issue_qk();
+    cuda::wgmma_commit();
+    cuda::wgmma_wait<0>();
+    cuda::pin(s);
+    free_k();
+    free_q(end - begin == 1);
+    bool masked = is_partial<kKey>(p, *task, begin);
+    if (masked) hide<kKey>(s, p, *task, begin, lane);
+    cuda::row_maximum<true, T::kGrouped, T::kRescale>(s, rows, correction, p.scale_log2);
+    cuda::exponentials<0, T::kScores, false>(s, rows, correction, p.scale_log2);
+    cuda::pack<Type>(s, probabilities);
+    if (T::kGrouped && masked) guard_values(*task, begin);
+
+    for (;;) {
+#pragma unroll 1
+      for (int i = begin + 1; i < end; i++) {
+        if constexpr (T::kMaskAnywhere) {
+          if (is_partial<kKey>(p, *task, i)) {
+            step<true>(*task, i, i == end - 1);
+            continue;
+          }
+        }
+        step<false>(*task, i, i == end - 1);
+      }
+      q_ring.next();
+      wait_q();
+      const int following = slot + 1 == kTaskSlots ? 0 : slot + 1;
+      const int next_begin = cuda::uniform(tasks[following].begin);
+      const int next_end = cuda::uniform(tasks[following].end);
+      if (next_begin == next_end) break;
+      const Task* done_task = task;
+      const bool done_is_piece = T::kSplit && begin != 0;
+      task = tasks + following;
+      if constexpr (T::kQStages > 1)
+        q_descriptor = Tile::descriptor_low(
+            shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
+      // The same step across a tile boundary.
+      begin = next_begin;
+      end = next_end;
+      wait_k();
+      multiply();
+      free_q(end - begin == 1);
+      const cuda::Rows done = rows;
+      masked = is_partial<kKey>(p, *task, begin);
+      if (masked) hide<kKey>(s, p, *task, begin, lane);
+      softmax<true, T::kGrouped>();
+      if (done_is_piece) write_partial<kKey>(o, done, p, block, warpgroup);
+      else store_output<kKey>(o, done, p, *done_task, warpgroup, out_map, shared);
+      accumulate = 0;
+      __syncwarp();
+      if (leader) cuda::mbarrier_arrive(bars + T::kTaskEmpty + 8 * slot);
+      slot = following;
+      if (T::kGrouped && masked) guard_values(*task, begin);
+    }
+    wait_v();
+    cuda::pin(o);
+    cuda::pin(probabilities);
+    cuda::wgmma_fence();
+    issue_pv();
+    cuda::wgmma_commit();
+    cuda::wgmma_wait<0>();
+    cuda::pin(o);
+    free_v();
+    if constexpr (T::kSplit) {
+      if (begin) {
+        write_partial<kKey>(o, rows, p, block, warpgroup);
+        return;
+      }
+      const int blocks = task->count;
+      for (int piece = who + 1; end < blocks; piece++) {
+        merge_partial<kKey>(o, rows, p, piece * T::kCluster + static_cast<int>(rank), warpgroup);
+        end = piece_begin(piece + 1, task->units, task->pieces) - task->unit;
+      }
+    }
+    store_output<kKey>(o, rows, p, *task, warpgroup, out_map, shared);
+  }
+};
+
+}  // namespace fovea::flash_sm90

@@ -1,0 +1,103 @@
+// The kernel instances that exist, as data. Host code without CUDA headers: a CPU-only build answers
+// for a Hopper GPU from the same table that the launcher and the instantiations use.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace fovea::flash_sm90 {
+
+enum class Precision : std::uint8_t { bf16, f16 };
+/// What hides keys. `none`: only the end of the key axis. `lengths`: a key length per batch item or
+/// packed document. `key_bits`: one bit per key and batch item (or head). `band`: causal or window, any
+/// lengths, optionally key bits too.
+enum class Mask : std::uint8_t { none, lengths, key_bits, band };
+/// Which key blocks a query tile visits: all of them, or those of a caller's list.
+enum class Source : std::uint8_t { dense, list };
+
+struct Key {
+  Precision precision;
+  int head_dim;  // bucket: both head dimensions are at most this
+  int block_kv;
+  Mask mask;
+  Source source;
+  friend constexpr bool operator==(const Key&, const Key&) = default;
+};
+
+/// A key as one number, and back: nvcc does not take class values as template arguments of kernels.
+constexpr std::uint32_t encode(const Key& key) {
+  return static_cast<std::uint32_t>(key.head_dim) | static_cast<std::uint32_t>(key.block_kv) << 12 |
+         static_cast<std::uint32_t>(key.precision) << 24 |
+         static_cast<std::uint32_t>(key.mask) << 26 | static_cast<std::uint32_t>(key.source) << 30;
+}
+constexpr Key decode(std::uint32_t code) {
+  return {static_cast<Precision>(code >> 24 & 3), static_cast<int>(code & 0xfff),
+          static_cast<int>(code >> 12 & 0xfff), static_cast<Mask>(code >> 26 & 15),
+          static_cast<Source>(code >> 30)};
+}
+
+/// How one instance is laid out on a multiprocessor. Everything follows from the key.
+struct Schedule {
+  int warpgroups;          // consumers, 64 query rows each
+  int stages;              // depth of the K and V rings
+  int q_stages;            // query buffers
+  int cluster;             // blocks that share each K/V tile by multicast
+  bool turns;              // warpgroups issue their products in turns
+  bool staged_output;      // 16-bit O leaves through shared memory and tensor stores
+  bool rescale_on_growth;  // rescale O only when a maximum grew noticeably
+  int early_exponentials;  // eighths computed before the wait for the previous P.V
+  int producer_registers;
+  int consumer_registers;
+};
+
+constexpr Schedule schedule(const Key& key) {
+  const bool shared_blocks = key.source == Source::dense && key.mask != Mask::band;
+  switch (key.head_dim) {
+    case 64:
+      return key.block_kv == 128 ? Schedule{3, 2, 2, 1, true, true, true, 6, 32, 160}
+                                 : Schedule{3, 2, 2, 1, true, true, true, 6, 40, 152};
+    case 96:
+      return {2, 2, 1, shared_blocks ? 2 : 1, false, true, false, 5, 40, 232};
+    case 128:
+      return {2,     2, key.block_kv <= 128 ? 2 : 1, shared_blocks ? 2 : 1, false, true,
+              false, 5, 40,                          232};
+    default:
+      return {2, 2, 1, shared_blocks ? 2 : 1, false, false, false, 5, 40, 232};
+  }
+}
+
+constexpr int block_q(const Key& key) { return 64 * schedule(key).warpgroups; }
+
+inline constexpr std::array kHeadDims = {64, 96, 128, 256};
+
+namespace detail {
+/// Keys per block: as many as registers and shared memory allow.
+constexpr int block_kv(int head_dim, Mask mask) {
+  switch (head_dim) {
+    case 64:
+      return mask == Mask::key_bits || mask == Mask::band ? 96 : 128;
+    case 96:
+      return 160;
+    case 128:
+      return 128;
+    default:
+      return mask == Mask::band ? 64 : 80;
+  }
+}
+constexpr auto make_instances() {
+  constexpr std::array masks = {Mask::none, Mask::lengths, Mask::key_bits, Mask::band};
+  std::array<Key, 2 * (4 * 4 + 1)> keys{};
+  std::size_t n = 0;
+  for (Precision precision : {Precision::bf16, Precision::f16}) {
+    for (int head_dim : kHeadDims)
+      for (Mask mask : masks)
+        keys[n++] = {precision, head_dim, block_kv(head_dim, mask), mask, Source::dense};
+    keys[n++] = {precision, 128, 160, Mask::none, Source::dense};
+  }
+  return keys;
+}
+}  // namespace detail
+
+inline constexpr auto kInstances = detail::make_instances();
+
+}  // namespace fovea::flash_sm90

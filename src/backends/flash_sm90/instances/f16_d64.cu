@@ -1,0 +1,15 @@
+#include "backends/flash_sm90/kernel.cuh"
+
+namespace fovea::flash_sm90 {
+namespace {
+constexpr Key key(Mask mask) {
+  return {Precision::f16, 64, detail::block_kv(64, mask), mask, Source::dense};
+}
+}  // namespace
+
+template KernelInfo kernel_info<key(Mask::none)>();
+template KernelInfo kernel_info<key(Mask::lengths)>();
+template KernelInfo kernel_info<key(Mask::key_bits)>();
+template KernelInfo kernel_info<key(Mask::band)>();
+
+}  // namespace fovea::flash_sm90

@@ -1,0 +1,79 @@
+// Exact attention for Hopper (sm_90a); README.md describes the schedule.
+#pragma once
+
+#include "backends/flash_sm90/consumer.cuh"
+#include "backends/flash_sm90/launch.hpp"
+#include "backends/flash_sm90/producer.cuh"
+
+namespace fovea::flash_sm90 {
+
+template <std::uint32_t kCode>
+inline constexpr Key kDecoded = decode(kCode);
+
+template <std::uint32_t kCode>
+__global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
+    flash_sm90_kernel(const __grid_constant__ CUtensorMap q_map,
+                      const __grid_constant__ CUtensorMap k_map,
+                      const __grid_constant__ CUtensorMap v_map,
+                      const __grid_constant__ CUtensorMap out_map,
+                      const __grid_constant__ Params p) {
+  constexpr Key kKey = kDecoded<kCode>;
+  using T = Traits<kKey>;
+  extern __shared__ __align__(1024) uint8_t storage[];
+  const uint32_t shared = cuda::shared_address(storage), bars = shared + T::kBarrierOffset;
+  Task* tasks = reinterpret_cast<Task*>(storage + T::kTaskOffset);
+  const uint32_t rank = T::kCluster > 1 ? cuda::cluster_rank() : 0;
+  const int who = blockIdx.x / T::kCluster, team = gridDim.x / T::kCluster;
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < T::kWarpgroups * T::kQStages; i++) {
+      cuda::mbarrier_init(bars + T::kQFull + 8 * i, 1);
+      cuda::mbarrier_init(bars + T::kQEmpty + 8 * i, 1);
+    }
+    for (int i = 0; i < T::kStages; i++) {
+      cuda::mbarrier_init(bars + T::kKFull + 8 * i, 1);
+      cuda::mbarrier_init(bars + T::kVFull + 8 * i, 1);
+      cuda::mbarrier_init(bars + T::kKEmpty + 8 * i, T::kWarpgroups * T::kCluster);
+      cuda::mbarrier_init(bars + T::kVEmpty + 8 * i, T::kWarpgroups * T::kCluster);
+    }
+    for (int i = 0; i < kTaskSlots; i++) {
+      cuda::mbarrier_init(bars + T::kTaskFull + 8 * i, 1);
+      cuda::mbarrier_init(bars + T::kTaskEmpty + 8 * i, 4 * T::kWarpgroups);
+    }
+    cuda::mbarrier_init_fence();
+    cuda::tensor_map_prefetch(&q_map);
+    cuda::tensor_map_prefetch(&k_map);
+    cuda::tensor_map_prefetch(&v_map);
+    cuda::tensor_map_prefetch(&out_map);
+  }
+  if constexpr (T::kCluster > 1) cuda::cluster_sync();
+  else __syncthreads();
+
+  if (warpgroup == 0) {
+    cuda::registers_decrease<T::kSchedule.producer_registers>();
+    if (threadIdx.x % 32 == 0) {
+      const int warp = threadIdx.x / 32;
+      if (warp == 0) produce_kv<kKey, false>(shared, tasks, &k_map, p, rank);
+      else if (warp == 1) produce_kv<kKey, true>(shared, tasks, &v_map, p, rank);
+      else if (warp == 2) produce_q<kKey>(shared, tasks, &q_map);
+      else hand_out<kKey>(tasks, bars, p, rank, who, team);
+    }
+    __syncwarp();
+  } else {
+    cuda::registers_increase<T::kSchedule.consumer_registers>();
+    Consumer<kKey>(p, &out_map, shared, tasks, rank, who, warpgroup - 1).run(who);
+    // Shared memory must outlive the copies out of it.
+    if (T::kSchedule.staged_output && threadIdx.x % 32 == 0) cuda::tensor_store_wait_read();
+  }
+  // No block may leave while its neighbour still signals it.
+  if constexpr (T::kCluster > 1) cuda::cluster_sync();
+}
+
+template <Key kKey>
+KernelInfo kernel_info() {
+  using T = Traits<kKey>;
+  return {reinterpret_cast<const void*>(&flash_sm90_kernel<encode(kKey)>), T::kSharedBytes, T::kThreads,
+          T::kPartialFloats, T::kPanelColumns, T::kLoadRows};
+}
+
+}  // namespace fovea::flash_sm90

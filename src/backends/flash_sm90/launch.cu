@@ -1,0 +1,173 @@
+#include "backends/flash_sm90/launch.hpp"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "backends/flash_sm90/auxiliary.hpp"
+#include "cuda/tensor_map.hpp"
+
+namespace fovea::flash_sm90 {
+namespace {
+
+template <std::size_t... kIndex>
+KernelInfo find_kernel(const Key& key, std::index_sequence<kIndex...>) {
+  KernelInfo info;
+  ((kInstances[kIndex] == key ? (info = kernel_info<kInstances[kIndex]>(), true) : false) || ...);
+  return info;
+}
+KernelInfo find_kernel(const Key& key) {
+  return find_kernel(key, std::make_index_sequence<kInstances.size()>());
+}
+
+int ceil_div(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
+
+/// Visible keys on one side of the diagonal; far beyond any sequence when unbounded.
+int window(std::int64_t side) {
+  constexpr std::int64_t kUnbounded = std::int64_t{1} << 30;
+  return static_cast<int>(side < 0 ? kUnbounded : std::min(side, kUnbounded));
+}
+
+void set_sizes(Params& p, const Problem& problem, const Key& key, const Schedule& s, int team) {
+  const int item_rows = block_q(key) * s.cluster;
+  p.seq_q = static_cast<int>(problem.seq_q);
+  p.seq_kv = static_cast<int>(problem.seq_kv);
+  p.batches = static_cast<int>(problem.batch);
+  p.heads = make_divisor(static_cast<std::uint32_t>(problem.heads_q));
+  p.kv_group = make_divisor(static_cast<std::uint32_t>(problem.heads_q / problem.heads_kv));
+  p.q_items = make_divisor(static_cast<std::uint32_t>(ceil_div(problem.seq_q, item_rows)));
+  p.blocks = ceil_div(problem.seq_kv, key.block_kv);
+  p.group_heads = static_cast<int>(problem.heads_q);
+  if (!problem.packed)
+    p.items = static_cast<int>(p.q_items.value * p.heads.value) * p.batches;
+  if (key.mask != Mask::none || key.source != Source::dense) return;
+  p.waves = p.items / team;
+  p.rest = p.items % team;
+  // Pieces of at least four blocks, at most eight per item; none when that gains nothing.
+  const int pieces = std::min({p.rest * std::min(p.blocks / 4, 8), team});
+  p.pieces = pieces <= p.rest || p.rest * 20 > team * 19 ? 0 : pieces;
+}
+
+void set_masks(Params& p, const Problem& problem, const Arguments& a) {
+  p.kv_lengths = a.kv_lengths;
+  p.kv_lengths_wide = a.kv_lengths_int64;
+  p.cu_seqlens_q = a.cu_seqlens_q;
+  p.cu_seqlens_kv = a.cu_seqlens_kv;
+  p.window_left = window(problem.window_left);
+  p.window_right = window(problem.window_right);
+  p.list_counts = a.list_counts;
+  p.list_indices = a.list_indices;
+  p.list_count_batch = a.list_count_batch;
+  p.list_count_head = a.list_count_head;
+  p.list_index_batch = a.list_index_batch;
+  p.list_index_head = a.list_index_head;
+  p.list_index_tile = a.list_index_tile;
+}
+
+struct Maps {
+  CUtensorMap q, k, v, out;
+};
+CUresult encode_maps(Maps& maps, const Problem& problem, const Arguments& a,
+                     const KernelInfo& info) {
+  const CUtensorMapDataType type = problem.precision == Precision::bf16
+                                       ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                       : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  const std::int64_t batch = problem.packed ? 1 : problem.batch;
+  const auto encode = [&](CUtensorMap& map, const Tensor& t, std::int64_t columns,
+                          std::int64_t rows, std::int64_t heads, int box_rows) {
+    // The stride of an axis of one element is never used but has to be valid.
+    const auto stride = [](std::int64_t size, std::int64_t value) { return size > 1 ? value : 8; };
+    return cuda::encode_tensor_map(
+        &map, t.data, type,
+        {columns, rows, heads, batch, stride(rows, t.row), stride(heads, t.head),
+         stride(batch, t.batch)},
+        info.panel_columns, box_rows);
+  };
+  CUresult error = encode(maps.q, a.q, problem.head_dim, problem.seq_q, problem.heads_q, 64);
+  if (error == CUDA_SUCCESS)
+    error = encode(maps.k, a.k, problem.head_dim, problem.seq_kv, problem.heads_kv, info.load_rows);
+  if (error == CUDA_SUCCESS)
+    error = encode(maps.v, a.v, problem.dim_v, problem.seq_kv, problem.heads_kv, info.load_rows);
+  if (problem.out_float) maps.out = maps.q;  // unused
+  else if (error == CUDA_SUCCESS)
+    error = encode(maps.out, a.out, problem.dim_v, problem.seq_q, problem.heads_q, 16);
+  return error;
+}
+
+}  // namespace
+
+LaunchStatus prepare(const Key& key) {
+  const KernelInfo info = find_kernel(key);
+  if (!info.function) return {1, 0};
+  const cudaError_t error =
+      cudaFuncSetAttribute(info.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(info.shared_bytes));
+  return error == cudaSuccess ? LaunchStatus{} : LaunchStatus{4, error};
+}
+
+LaunchStatus launch(const Problem& problem, const Choice& choice, const Arguments& arguments,
+                    CUstream_st* stream) {
+  if (problem.batch == 0 || problem.seq_q == 0 || problem.heads_q == 0) return {};
+  if (problem.seq_kv == 0) {
+    const int error = fill_empty(problem, arguments, stream);
+    return error ? LaunchStatus{4, error} : LaunchStatus{};
+  }
+  const Key& key = choice.key;
+  const KernelInfo info = find_kernel(key);
+  if (!info.function) return {1, 0};
+  const Schedule s = schedule(key);
+  Maps maps;
+  if (const CUresult error = encode_maps(maps, problem, arguments, info); error != CUDA_SUCCESS)
+    return {error == CUDA_ERROR_NOT_FOUND ? 2 : 3, error};
+
+  const WorkspaceLayout layout = workspace_layout(problem, key);
+  auto* base = static_cast<std::uint8_t*>(arguments.workspace);
+  Params p;
+  int team = problem.multiprocessors / s.cluster;
+  set_sizes(p, problem, key, s, team);
+  set_masks(p, problem, arguments);
+  p.scale = arguments.scale;
+  p.scale_log2 = arguments.scale * 1.4426950408889634f;
+  p.out = arguments.out.data;
+  p.out_batch = problem.packed ? 0 : arguments.out.batch;
+  p.out_row = arguments.out.row;
+  p.out_head = arguments.out.head;
+  p.dim_v = static_cast<int>(problem.dim_v);
+  p.out_float = problem.out_float;
+  p.lse = arguments.lse;
+  p.ready = reinterpret_cast<std::uint64_t*>(base + layout.ready);
+  p.partial = reinterpret_cast<float*>(base + layout.partial);
+  if (problem.key_bits) {
+    auto* bits = reinterpret_cast<std::uint32_t*>(base + layout.key_bits);
+    auto* entries = reinterpret_cast<int*>(base + layout.key_entries);
+    auto* counts = reinterpret_cast<int*>(base + layout.key_counts);
+    p.key_bits = bits;
+    p.key_entries = entries;
+    p.key_counts = counts;
+    p.key_blocks = p.blocks;
+    p.key_batch = problem.key_mask_batches > 1 ? static_cast<int>(problem.key_mask_heads) : 0;
+    p.key_head = problem.key_mask_heads > 1 ? 1 : 0;
+    if (p.key_head && key.mask == Mask::key_bits) p.group_heads = 1;
+    const int error =
+        pack_key_bits(problem, arguments, key.block_kv, bits, entries, counts, stream);
+    if (error) return {4, error};
+  }
+
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {static_cast<unsigned>(s.cluster), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(team * s.cluster));
+  config.blockDim = dim3(static_cast<unsigned>(info.threads));
+  config.dynamicSmemBytes = info.shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = s.cluster > 1 ? 1 : 0;
+  void* parameters[] = {&maps.q, &maps.k, &maps.v, &maps.out, &p};
+  const cudaError_t error = cudaLaunchKernelExC(&config, info.function, parameters);
+  return error == cudaSuccess ? LaunchStatus{} : LaunchStatus{4, error};
+}
+
+}  // namespace fovea::flash_sm90

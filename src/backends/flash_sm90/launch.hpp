@@ -1,0 +1,65 @@
+// Launching an instance. No CUDA headers: the stream is the runtime's opaque handle.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/flash_sm90/config.hpp"
+#include "backends/flash_sm90/params.hpp"
+
+struct CUstream_st;
+
+namespace fovea::flash_sm90 {
+
+/// What the launcher knows about a compiled kernel.
+struct KernelInfo {
+  const void* function = nullptr;
+  std::uint32_t shared_bytes = 0;
+  int threads = 0;
+  int partial_floats = 0;
+  int panel_columns = 0;  // width of the tensor-copy boxes
+  int load_rows = 0;      // height of the K and V boxes
+};
+
+/// Defined where an instance is compiled (instances/*.cu).
+template <Key kKey>
+KernelInfo kernel_info();
+
+/// Device pointers and element strides of one call. q [batch, seq_q, heads_q, head_dim] and so on by
+/// strides, the last axis contiguous; packed tensors have batch stride 0. Bases are 16-byte aligned and
+/// strides multiples of 8 elements (out in float32: 4).
+struct Tensor {
+  void* data = nullptr;
+  std::int64_t batch = 0, row = 0, head = 0;
+};
+struct Arguments {
+  Tensor q, k, v, out;
+  float* lse = nullptr;  // [batch, heads_q, seq_q], packed [heads_q, total_q]; null: not wanted
+  float scale = 0;
+  const void* kv_lengths = nullptr;  // [batch] int32 or int64 (Problem::lengths)
+  bool kv_lengths_int64 = false;
+  const int* cu_seqlens_q = nullptr;  // [documents + 1] (Problem::packed)
+  const int* cu_seqlens_kv = nullptr;
+  const std::uint8_t* key_mask = nullptr;  // bool [batch, heads, seq_kv], unit last stride (Problem::key_bits)
+  std::int64_t key_mask_batch = 0, key_mask_head = 0;  // element strides, 0 where broadcast
+  const int* list_counts = nullptr;   // Problem::list: [batch, heads, query blocks]
+  const int* list_indices = nullptr;  // [batch, heads, query blocks, capacity] ascending key blocks
+  std::int64_t list_count_batch = 0, list_count_head = 0;
+  std::int64_t list_index_batch = 0, list_index_head = 0, list_index_tile = 0;
+  void* workspace = nullptr;  // Choice::workspace_bytes, 256-byte aligned, any contents
+};
+
+/// Where a launch failed: 0 none, 1 no such instance, 2 no driver entry point, 3 tensor map, 4 kernel.
+struct LaunchStatus {
+  int stage = 0;
+  int code = 0;  // CUresult or cudaError_t
+};
+
+/// Raises the kernel's shared-memory limit on the current device. Once per device, before `launch`.
+LaunchStatus prepare(const Key& key);
+
+/// Enqueues the call. Allocates nothing, waits for nothing; capturable in a CUDA graph.
+LaunchStatus launch(const Problem& problem, const Choice& choice, const Arguments& arguments,
+                    CUstream_st* stream);
+
+}  // namespace fovea::flash_sm90

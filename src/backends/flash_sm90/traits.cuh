@@ -1,0 +1,97 @@
+// Compile-time numbers of one instance: tile shapes, registers per thread, shared-memory map.
+#pragma once
+
+#include <type_traits>
+
+#include "backends/flash_sm90/instances.hpp"
+#include "backends/flash_sm90/params.hpp"
+#include "cuda/softmax.cuh"
+#include "cuda/tile.cuh"
+
+namespace fovea::flash_sm90 {
+
+/// A segment as producers hand it to consumers: the query tile in coordinates of the tensor maps and
+/// the key blocks it visits.
+inline constexpr int kTaskSlots = 4;
+struct alignas(16) Task {
+  int begin, end;  // of this segment, in visiting order; equal: no work follows
+  int count;       // key blocks of the whole tile
+  int m, head, batch;
+  int q_start, q_length, kv_start, kv_length;
+  int first_block;         // first visited block of a contiguous range
+  int row_low, row_high;   // band: first visible key of the last row, one past the last of the first row
+  int key_row;             // key bits
+  int unit, units, pieces;  // see Walk
+};
+
+template <Key kKey>
+struct Traits {
+  static constexpr Schedule kSchedule = schedule(kKey);
+  using Type = std::conditional_t<kKey.precision == Precision::bf16, cuda::Bf16, cuda::F16>;
+  static constexpr int kHeadDim = kKey.head_dim;
+  static constexpr int kBlockKv = kKey.block_kv;
+  static constexpr int kWarpgroups = kSchedule.warpgroups;
+  static constexpr int kBlockQ = 64 * kWarpgroups;
+  static constexpr int kThreads = 128 * (kWarpgroups + 1);
+  static constexpr int kStages = kSchedule.stages;
+  static constexpr int kQStages = kSchedule.q_stages;
+  static constexpr int kCluster = kSchedule.cluster;
+  static constexpr cuda::Rescale kRescale =
+      kSchedule.rescale_on_growth ? cuda::Rescale::on_growth : cuda::Rescale::always;
+
+  static constexpr bool kDense = kKey.source == Source::dense;
+  static constexpr bool kBand = kKey.mask == Mask::band;
+  static constexpr bool kKeyBits = kKey.mask == Mask::key_bits;
+  /// Lengths differ between work items, so items are found by walking over groups.
+  static constexpr bool kGrouped = kKey.mask != Mask::none || !kDense;
+  /// Any block may need masking, not only the first one visited.
+  static constexpr bool kMaskAnywhere = kBand || kKeyBits || !kDense;
+  /// The incomplete last wave is cut along the keys.
+  static constexpr bool kSplit = kDense && !kBand;
+
+  // Registers per consumer thread.
+  static constexpr int kScores = kBlockKv / 2;
+  static constexpr int kOutputs = kHeadDim / 2;
+  static constexpr int kEarlyScores = (kScores * kSchedule.early_exponentials / 8) & ~3;
+
+  using Tile = cuda::Tile<kHeadDim % 64 == 0 ? 64 : 32>;
+  static constexpr int kPanelColumns = Tile::kRowBytes / 2;
+  static constexpr int kPanels = kHeadDim / kPanelColumns;
+  /// Multicast shares: whole panels where they divide evenly, else rows of every panel.
+  static constexpr bool kSharePanels = kPanels % kCluster == 0;
+  static constexpr int kLoadPanels = kSharePanels ? kPanels / kCluster : kPanels;
+  static constexpr int kLoadRows = kSharePanels ? kBlockKv : kBlockKv / kCluster;
+  static_assert(kBlockKv % 16 == 0 && kLoadRows % 8 == 0 && kBlockKv <= 32 * kKeyWords);
+
+  // Shared memory: Q (one 64-row tile per warpgroup and buffer), K ring, V ring, O staging (16 rows per
+  // warp), barriers,
+  // tasks. All tiles start at multiples of 1024 bytes.
+  static constexpr uint32_t kQPanelBytes = Tile::panel_bytes(64);
+  static constexpr uint32_t kQBytes = kPanels * kQPanelBytes;
+  static constexpr uint32_t kKvPanelBytes = Tile::panel_bytes(kBlockKv);
+  static constexpr uint32_t kKvBytes = kPanels * kKvPanelBytes;
+  static constexpr uint32_t kOutPanelBytes = Tile::panel_bytes(16);
+  static constexpr uint32_t kOutBytes = kPanels * kOutPanelBytes;
+  static constexpr uint32_t kKOffset = kQStages * kWarpgroups * kQBytes;
+  static constexpr uint32_t kVOffset = kKOffset + kStages * kKvBytes;
+  static constexpr uint32_t kOutOffset = kVOffset + kStages * kKvBytes;
+  static constexpr uint32_t kBarrierOffset =
+      kOutOffset + (kSchedule.staged_output ? kWarpgroups * 4 * kOutBytes : 0);
+  static constexpr uint32_t kQFull = 0;
+  static constexpr uint32_t kQEmpty = kQFull + 8 * kWarpgroups * kQStages;
+  static constexpr uint32_t kKFull = kQEmpty + 8 * kWarpgroups * kQStages;
+  static constexpr uint32_t kKEmpty = kKFull + 8 * kStages;
+  static constexpr uint32_t kVFull = kKEmpty + 8 * kStages;
+  static constexpr uint32_t kVEmpty = kVFull + 8 * kStages;
+  static constexpr uint32_t kTaskFull = kVEmpty + 8 * kStages;
+  static constexpr uint32_t kTaskEmpty = kTaskFull + 8 * kTaskSlots;
+  static constexpr uint32_t kTaskOffset =
+      (kBarrierOffset + kTaskEmpty + 8 * kTaskSlots + 15) / 16 * 16;
+  static constexpr uint32_t kSharedBytes = kTaskOffset + kTaskSlots * sizeof(Task);
+  static_assert(kSharedBytes <= 232448);
+
+  /// Floats of one warpgroup's partial result: O, maximum[2], sum[2] of every thread.
+  static constexpr int kPartialFloats = (kOutputs + 4) * 128;
+};
+
+}  // namespace fovea::flash_sm90

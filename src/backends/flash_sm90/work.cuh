@@ -1,0 +1,267 @@
+// Which query tile and which of its key blocks a thread block works on, computed alike by producers and
+// consumers.
+//
+// A work item is one query tile, or the two neighbouring ones of a cluster. Items are dealt round-robin
+// to the team (blocks or clusters) in whole waves. The items left over would leave most of the team
+// idle, so their key blocks form a pool of units that is cut into equal pieces, one per member; pieces
+// of one item are merged through the workspace. A segment is a range of an item's key blocks, counted in
+// visiting order: block 0 holds the last keys, so a ragged end comes first.
+#pragma once
+
+#include "backends/flash_sm90/traits.cuh"
+
+namespace fovea::flash_sm90 {
+
+FOVEA_DEVICE int divide(int n, Divisor d) {
+  return d.value == 1 ? n : static_cast<int>(__umulhi(n, d.magic));
+}
+
+struct Segment {
+  int item;        // Mask::none: of all items; else within the group
+  int group;       // batch item, document, or (batch item, head)
+  int begin, end;  // key blocks in visiting order
+  int unit;        // pool unit of the item's block 0
+};
+
+// Lengths of a group. Device values are clamped to the tensors.
+struct Span {
+  int start, length;
+};
+FOVEA_DEVICE Span document(const int* cu_seqlens, int index, int total) {
+  const int start = min(max(__ldg(cu_seqlens + index), 0), total);
+  return {start, min(max(__ldg(cu_seqlens + index + 1), start), total) - start};
+}
+FOVEA_DEVICE Span kv_span(const Params& p, int batch) {
+  if (p.cu_seqlens_kv) return document(p.cu_seqlens_kv, batch, p.seq_kv);
+  if (!p.kv_lengths) return {0, p.seq_kv};
+  const long long n = p.kv_lengths_wide ? __ldg(static_cast<const long long*>(p.kv_lengths) + batch)
+                                        : __ldg(static_cast<const int*>(p.kv_lengths) + batch);
+  return {0, static_cast<int>(min(max(n, 0LL), static_cast<long long>(p.seq_kv)))};
+}
+FOVEA_DEVICE Span q_span(const Params& p, int batch) {
+  return p.cu_seqlens_q ? document(p.cu_seqlens_q, batch, p.seq_q) : Span{0, p.seq_q};
+}
+
+/// The task of a segment (without a split, the segment's end is found here).
+template <Key kKey>
+FOVEA_DEVICE void locate(const Params& p, const Segment& s, uint32_t rank, Task& t) {
+  using T = Traits<kKey>;
+  t.begin = s.begin;
+  t.end = s.end;
+  t.unit = s.unit;
+  t.q_start = t.kv_start = 0;
+  const int heads = static_cast<int>(p.heads.value);
+  if constexpr (!T::kGrouped) {
+    const int head_index = divide(s.item, p.q_items);
+    t.batch = divide(head_index, p.heads);
+    t.head = head_index - t.batch * heads;
+    t.m = s.item - head_index * static_cast<int>(p.q_items.value);
+    t.q_length = p.seq_q;
+    t.kv_length = p.seq_kv;
+  } else {
+    const bool whole = p.group_heads == heads;
+    const int batch = whole ? s.group : divide(s.group, p.heads);
+    const Span q = q_span(p, batch), kv = kv_span(p, batch);
+    if constexpr (T::kSplit) {
+      const int tiles = (q.length + T::kBlockQ * T::kCluster - 1) / (T::kBlockQ * T::kCluster);
+      t.head = s.item / tiles;
+      t.m = s.item - t.head * tiles;
+      if (!whole) t.head = s.group - batch * heads;
+    } else {  // tiles with the most work first
+      const int row = s.item / heads;
+      t.head = s.item - row * heads;
+      t.m = (q.length - 1) / T::kBlockQ - row;
+    }
+    t.batch = p.cu_seqlens_q ? 0 : batch;
+    t.q_start = q.start;
+    t.q_length = q.length;
+    t.kv_start = kv.start;
+    t.kv_length = kv.length;
+    t.key_row = batch * p.key_batch + t.head * p.key_head;
+  }
+  t.m = t.m * T::kCluster + static_cast<int>(rank);
+
+  // Its key blocks.
+  if constexpr (!T::kGrouped) {
+    t.count = p.blocks;
+  } else if constexpr (!T::kDense) {
+    t.count = __ldg(p.list_counts + t.batch * p.list_count_batch + t.head * p.list_count_head + t.m);
+    if (t.count <= 0 || t.kv_length == 0) {  // one block with every key hidden
+      t.count = 1;
+      t.kv_length = 0;
+    }
+  } else if constexpr (T::kKeyBits) {
+    t.count = __ldg(p.key_counts + t.key_row);
+  } else if constexpr (T::kBand) {
+    const int first_row = t.m * T::kBlockQ;
+    const int last_row = min(first_row + T::kBlockQ, t.q_length) - 1;
+    const int diagonal = t.kv_length - t.q_length;
+    t.row_low = last_row + diagonal - p.window_left;
+    t.row_high = first_row + diagonal + p.window_right + 1;
+    const int high = min(t.kv_length, last_row + diagonal + p.window_right + 1);
+    const int low = max(0, first_row + diagonal - p.window_left);
+    t.first_block = low < high ? (high - 1) / T::kBlockKv : 0;
+    t.count = low < high ? t.first_block - low / T::kBlockKv + 1 : 1;
+  } else {
+    t.count = max(1, (t.kv_length + T::kBlockKv - 1) / T::kBlockKv);
+  }
+  if constexpr (!T::kBand) t.first_block = t.count - 1;
+  if constexpr (!T::kSplit) t.end = t.count;
+}
+
+/// Number of visited block i.
+template <Key kKey>
+FOVEA_DEVICE int block_of(const Params& p, const Task& t, int i) {
+  using T = Traits<kKey>;
+  if constexpr (!T::kDense) {
+    if (t.kv_length == 0) return 0;
+    return __ldg(p.list_indices + t.batch * p.list_index_batch + t.head * p.list_index_head +
+                 t.m * p.list_index_tile + (t.count - 1 - i));
+  } else if constexpr (T::kKeyBits) {
+    return __ldg(p.key_entries + static_cast<long long>(t.key_row) * p.key_blocks + i) >> 1;
+  } else {
+    return t.first_block - i;
+  }
+}
+/// Some key of visited block i is hidden from some row.
+template <Key kKey>
+FOVEA_DEVICE bool is_partial(const Params& p, const Task& t, int i) {
+  using T = Traits<kKey>;
+  if constexpr (!T::kDense) {
+    return (block_of<kKey>(p, t, i) + 1) * T::kBlockKv > t.kv_length;
+  } else if constexpr (T::kKeyBits) {
+    return __ldg(p.key_entries + static_cast<long long>(t.key_row) * p.key_blocks + i) & 1;
+  } else if constexpr (T::kBand) {
+    const int first = (t.first_block - i) * T::kBlockKv;
+    return p.key_bits || first < t.row_low ||
+           first + T::kBlockKv > min(t.row_high, t.kv_length);
+  } else if constexpr (T::kGrouped) {
+    return i == 0 && t.count * T::kBlockKv != t.kv_length;
+  } else {
+    return i == 0 && p.blocks * T::kBlockKv != p.seq_kv;
+  }
+}
+/// Bit words of a block.
+FOVEA_DEVICE const uint32_t* key_words(const Params& p, const Task& t, int block) {
+  return p.key_bits + (static_cast<long long>(t.key_row) * p.key_blocks + block) * kKeyWords;
+}
+
+/// First pool unit of a piece.
+FOVEA_DEVICE int piece_begin(int piece, int units, int pieces) { return piece * units / pieces; }
+
+/// Hands out this team member's segments in order.
+template <Key kKey>
+struct Walk {
+  using T = Traits<kKey>;
+  static constexpr int kItemRows = T::kBlockQ * T::kCluster;
+  const Params& p;
+  const int who, team;
+  int index = 0;
+  int waves, rest, pieces;
+  // Grouped items only: the group that holds the current item and its first item; then the pool.
+  int group = 0, base = 0;
+  int units = 0, unit = 0, unit_end = 0, group_unit = 0;
+
+  FOVEA_DEVICE Walk(const Params& params, int member, int members)
+      : p(params), who(member), team(members), waves(params.waves), rest(params.rest),
+        pieces(params.pieces) {
+    if constexpr (T::kGrouped) {
+      int items = p.items;
+      if (p.cu_seqlens_q) {
+        items = 0;
+#pragma unroll 1
+        for (int g = 0; g < groups(); g++) items += group_items(g);
+      }
+      waves = items / team;
+      rest = items - waves * team;
+      pieces = 0;
+    } else {
+      units = rest * p.blocks;
+    }
+  }
+  FOVEA_DEVICE int groups() const {
+    return p.group_heads == static_cast<int>(p.heads.value)
+               ? p.batches
+               : p.batches * static_cast<int>(p.heads.value);
+  }
+  FOVEA_DEVICE int group_items(int g) const {
+    if (!p.cu_seqlens_q) return p.group_heads * static_cast<int>(p.q_items.value);
+    return p.group_heads * ((q_span(p, g).length + kItemRows - 1) / kItemRows);
+  }
+  /// Key blocks of each item of a group (not for bands and lists, whose items differ).
+  FOVEA_DEVICE int group_blocks(int g) const {
+    const bool whole = p.group_heads == static_cast<int>(p.heads.value);
+    const int batch = whole ? g : divide(g, p.heads);
+    if constexpr (T::kKeyBits) {
+      const int head = whole ? 0 : g - batch * static_cast<int>(p.heads.value);
+      return __ldg(p.key_counts + static_cast<long long>(batch) * p.key_batch + head * p.key_head);
+    }
+    return max(1, (kv_span(p, batch).length + T::kBlockKv - 1) / T::kBlockKv);
+  }
+  FOVEA_DEVICE bool whole_item(int item, Segment& s) {
+    if constexpr (!T::kGrouped) {
+      s = {item, 0, 0, p.blocks, 0};
+    } else {
+#pragma unroll 1
+      while (item >= base + group_items(group)) base += group_items(group++);
+      s = {item - base, group, 0, 0, 0};
+      if constexpr (T::kSplit) s.end = group_blocks(group);
+    }
+    return true;
+  }
+  FOVEA_DEVICE bool next(Segment& s) {
+    const int i = index++;
+    if (i < waves) return whole_item(i * team + who, s);
+    if constexpr (T::kGrouped && T::kSplit) {
+      if (i == waves && rest) open_pool();
+    }
+    if (!T::kSplit || pieces == 0)
+      return i == waves && who < rest && whole_item(waves * team + who, s);
+    if constexpr (!T::kGrouped) {
+      if (who >= pieces) return false;
+      const int u0 = piece_begin(who, units, pieces), u1 = piece_begin(who + 1, units, pieces);
+      const int t = u0 / p.blocks + (i - waves);
+      s = {waves * team + t, 0, max(u0 - t * p.blocks, 0), min(u1 - t * p.blocks, p.blocks),
+           t * p.blocks};
+      return s.begin < s.end;
+    } else {
+      if (unit >= unit_end) return false;
+#pragma unroll 1
+      for (;;) {  // `base` counts pool items here
+        const int size = (group_items(group) - base) * group_blocks(group);
+        if (unit < group_unit + size) break;
+        group_unit += size;
+        base = 0;
+        group++;
+      }
+      const int blocks = group_blocks(group), at = unit - group_unit;
+      const int item = at / blocks, begin = at - item * blocks;
+      const int end = min(blocks, begin + unit_end - unit);
+      s = {base + item, group, begin, end, unit - begin};
+      unit += end - begin;
+      return true;
+    }
+  }
+ private:
+  FOVEA_DEVICE void open_pool() {
+    const int first = waves * team;
+#pragma unroll 1
+    while (first >= base + group_items(group)) base += group_items(group++);
+    base = first - base;  // from here on: the group's first item that is in the pool
+#pragma unroll 1
+    for (int g = group, from = base; g < groups(); g++, from = 0)
+      units += (group_items(g) - from) * group_blocks(g);
+    // Pieces of at least four blocks, at most eight per item; none when that gains nothing.
+    pieces = min(min(units / 4, rest * 8), team);
+    if (pieces <= rest || rest * 20 > team * 19) {
+      pieces = 0;
+      base = first - base;
+      return;
+    }
+    if (who >= pieces) return;
+    unit = piece_begin(who, units, pieces);
+    unit_end = piece_begin(who + 1, units, pieces);
+  }
+};
+
+}  // namespace fovea::flash_sm90

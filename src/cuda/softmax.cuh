@@ -1,0 +1,102 @@
+// Online softmax on wgmma score accumulators (layout: wgmma.cuh). Each thread owns two rows (h = 0, 1)
+// and a quarter of their columns; maxima are completed over the quad, sums stay per thread until the end.
+#pragma once
+
+#include "cuda/wgmma.cuh"
+
+namespace fovea::cuda {
+
+/// When the outputs are rescaled: every block, or only when a row maximum of the warp grew by more than
+/// 2^8 since the last time (the maximum in use may then be stale by that factor, which is exact in
+/// float32 and in the exponent range of either 16-bit type).
+enum class Rescale { always, on_growth };
+
+struct Rows {
+  float maximum[2];  // of the raw scores, as used in the exponent
+  float sum[2];      // this thread's part
+};
+
+struct Correction {
+  float factor[2];   // for everything accumulated so far
+  float maximum[2];  // in use, times scale * log2(e)
+  bool grew;         // warp-uniform: the outputs have to be rescaled
+};
+
+/// kFirst: the rows start here. kMasked: whole rows may be -inf.
+template <bool kFirst, bool kMasked, Rescale kRescale, int kScores>
+FOVEA_DEVICE void row_maximum(float (&s)[kScores], Rows& rows, Correction& c, float scale_log2) {
+  float a[2], b[2];
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    a[h] = fmaxf(s[2 * h], s[2 * h + 1]);
+    b[h] = fmaxf(s[4 + 2 * h], s[5 + 2 * h]);
+  }
+#pragma unroll
+  for (int j = 2; j < kScores / 4; j++)
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      float& x = (j & 1) ? b[h] : a[h];
+      x = fmaxf(x, fmaxf(s[4 * j + 2 * h], s[4 * j + 2 * h + 1]));
+    }
+#pragma unroll
+  for (int h = 0; h < 2; h++) a[h] = quad_max(fmaxf(a[h], b[h]));
+  c.grew = true;
+  if (!kFirst && kRescale == Rescale::on_growth) {
+    // Written so that -inf - -inf = NaN counts as no growth.
+    c.grew = __any_sync(~0u, fmaxf(a[0] - rows.maximum[0], a[1] - rows.maximum[1]) * scale_log2 >
+                                 8.f);
+  }
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    float used = a[h];
+    if (!kFirst) {
+      used = rows.maximum[h];
+      if (kRescale == Rescale::always || c.grew) used = fmaxf(a[h], used);
+    }
+    // A row without a visible key so far: exponents are taken against 0, so that they stay -inf.
+    const float reference = kMasked && used == -INFINITY ? 0.f : used;
+    c.maximum[h] = reference * scale_log2;
+    if (kFirst) {
+      c.factor[h] = 1.f;
+      rows.sum[h] = 0.f;
+    } else {
+      c.factor[h] = exp2_fast((rows.maximum[h] - reference) * scale_log2);
+      rows.sum[h] *= c.factor[h];
+    }
+    rows.maximum[h] = used;
+  }
+}
+
+/// Scores kFrom..kTo-1 become probabilities. kPin keeps the compiler from sinking them below a later wait.
+template <int kFrom, int kTo, bool kPin, int kScores>
+FOVEA_DEVICE void exponentials(float (&s)[kScores], Rows& rows, const Correction& c,
+                               float scale_log2) {
+  float sum[2] = {0.f, 0.f};
+#pragma unroll
+  for (int j = kFrom; j < kTo; j++) {
+    const int h = (j >> 1) & 1;
+    s[j] = exp2_fast(fmaf(s[j], scale_log2, -c.maximum[h]));
+    sum[h] += s[j];
+  }
+  rows.sum[0] += sum[0];
+  rows.sum[1] += sum[1];
+  if (kPin) {
+#pragma unroll
+    for (int j = kFrom; j < kTo; j++) asm volatile("" : "+f"(s[j])::"memory");
+  }
+}
+
+template <class Type, int kScores>
+FOVEA_DEVICE void pack(const float (&s)[kScores], uint32_t (&p)[kScores / 2]) {
+#pragma unroll
+  for (int i = 0; i < kScores / 2; i++) p[i] = Type::pack(s[2 * i], s[2 * i + 1]);
+}
+
+template <Rescale kRescale, int kOutputs>
+FOVEA_DEVICE void rescale(float (&o)[kOutputs], const Correction& c) {
+  if (kRescale == Rescale::on_growth && !c.grew) return;
+#pragma unroll
+  for (int i = 0; i < kOutputs; i++) o[i] *= c.factor[(i >> 1) & 1];
+}
+
+}  // namespace fovea::cuda

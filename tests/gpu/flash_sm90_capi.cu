@@ -1,0 +1,62 @@
+// A C entry for timing from Python: dense calls on [B, S, H, D] strided tensors, with optional key lengths,
+// key mask and band.
+#include "tests/backends/flash_sm90/launch.hpp"
+
+using namespace fovea::flash_sm90;
+
+extern "C" {
+
+struct FlashCall {
+  const void *q, *k, *v;
+  void *out, *lse, *workspace, *stream;
+  const void *kv_lengths, *key_mask;  // int32 [B]; bool [B, Skv]
+  int batch, heads, heads_kv, seq_q, seq_kv, head_dim, dim_v, multiprocessors;
+  int f16, band, left, right, out_float, block_kv;  // block_kv 0: chosen
+  float scale;
+  int padding;
+  long long q_batch, q_row, q_head, k_batch, k_row, k_head, v_batch, v_row, v_head, o_batch, o_row,
+      o_head;
+};
+
+/// Returns the workspace size (call != 2) or launches (call == 2); negative: refused or failed.
+__attribute__((visibility("default"))) long long flash_sm90_call(const FlashCall* c, int call) {
+  Problem problem;
+  problem.precision = c->f16 ? Precision::f16 : Precision::bf16;
+  problem.batch = c->batch;
+  problem.heads_q = c->heads;
+  problem.heads_kv = c->heads_kv;
+  problem.seq_q = c->seq_q;
+  problem.seq_kv = c->seq_kv;
+  problem.head_dim = c->head_dim;
+  problem.dim_v = c->dim_v;
+  problem.lengths = c->kv_lengths != nullptr;
+  problem.key_bits = c->key_mask != nullptr;
+  problem.key_mask_batches = c->batch;
+  problem.band = c->band;
+  problem.window_left = c->left;
+  problem.window_right = c->right;
+  problem.out_float = c->out_float;
+  problem.multiprocessors = c->multiprocessors;
+  Choice choice = choose(problem);
+  if (choice.refusal != Refusal::none) return -1000 - static_cast<int>(choice.refusal);
+  if (c->block_kv) choice.key.block_kv = c->block_kv;
+  if (call != 2) {
+    const LaunchStatus s = prepare(choice.key);
+    if (s.stage) return -s.stage * 10000 - s.code;
+    return static_cast<long long>(workspace_layout(problem, choice.key).total);
+  }
+  Arguments a;
+  a.q = {const_cast<void*>(c->q), c->q_batch, c->q_row, c->q_head};
+  a.k = {const_cast<void*>(c->k), c->k_batch, c->k_row, c->k_head};
+  a.v = {const_cast<void*>(c->v), c->v_batch, c->v_row, c->v_head};
+  a.out = {c->out, c->o_batch, c->o_row, c->o_head};
+  a.lse = static_cast<float*>(c->lse);
+  a.scale = c->scale;
+  a.kv_lengths = c->kv_lengths;
+  a.key_mask = static_cast<const std::uint8_t*>(c->key_mask);
+  a.key_mask_batch = c->seq_kv;
+  a.workspace = c->workspace;
+  const LaunchStatus s = launch(problem, choice, a, static_cast<CUstream_st*>(c->stream));
+  return s.stage ? -s.stage * 10000 - s.code : 0;
+}
+}
