@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fovea/tensor_view.hpp"
+#include "src/core/tensor_memory.hpp"
 
 namespace fovea::backends {
 namespace {
@@ -119,30 +120,12 @@ Status check_vector(std::string_view name, const TensorView& t, bool planned, in
   FOVEA_CHECK(check_presence(name, t, planned));
   if (!planned) return {};
   const DType dtype = wide && t.dtype == kI64 ? kI64 : kI32;
-  return check_one({name, dtype, {size}, 1}, t, device);
-}
-
-// First and last byte that a view touches.
-struct Extent {
-  const char* first;
-  const char* last;
-};
-
-bool extent(const TensorView& t, Extent& out) {
-  if (!t.present() || t.data == nullptr) return false;
-  int64_t elements = 1;
-  for (size_t i = 0; i < static_cast<size_t>(t.rank); ++i) {
-    if (t.shape[i] == 0) return false;
-    elements += (t.shape[i] - 1) * t.stride[i];
-  }
-  out.first = static_cast<const char*>(t.data);
-  out.last = out.first + elements * static_cast<int64_t>(size_bytes(t.dtype)) - 1;
-  return true;
+  FOVEA_CHECK(check_one({name, dtype, {size}, 1}, t, device));
+  if (!t.contiguous()) return wrong(name, "is not contiguous");
+  return {};
 }
 
 Status check_apart(std::string_view name, const TensorView& output, const AttentionTensors& t) {
-  Extent mine;
-  if (!extent(output, mine)) return {};
   const std::pair<std::string_view, const TensorView*> inputs[] = {
       {"q", &t.q},
       {"k", &t.k},
@@ -151,11 +134,9 @@ Status check_apart(std::string_view name, const TensorView& output, const Attent
       {"kv_lengths", &t.kv_lengths},
       {"cu_seqlens_q", &t.cu_seqlens_q},
       {"cu_seqlens_kv", &t.cu_seqlens_kv}};
-  for (const auto& [input, view] : inputs) {
-    Extent other;
-    if (extent(*view, other) && mine.first <= other.last && other.first <= mine.last)
+  for (const auto& [input, view] : inputs)
+    if (may_overlap(output, *view))
       return wrong(name, "overlaps the memory of " + std::string(input));
-  }
   return {};
 }
 
@@ -207,10 +188,7 @@ Status check_tensors(const Problem& p, const AttentionTensors& t, DeviceType dev
                            ? Expected{"lse", kF32, {p.heads_q, p.seq_q}, 2}
                            : Expected{"lse", kF32, {p.batch, p.heads_q, p.seq_q}, 3};
   FOVEA_CHECK(check_output(lse, t.lse, t, device));
-  Extent out;
-  Extent sums;
-  if (extent(t.out, out) && extent(t.lse, sums) && out.first <= sums.last && sums.first <= out.last)
-    return wrong("lse", "overlaps the memory of out");
+  if (may_overlap(t.out, t.lse)) return wrong("lse", "overlaps the memory of out");
   return {};
 }
 

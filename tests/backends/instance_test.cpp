@@ -11,6 +11,11 @@ std::optional<Reason> never(const DeviceFacts&) {
   return Reason{ReasonCode::architecture, "sm", "80", "90", {}};
 }
 
+ExecutionContext here() {
+  ExecutionContext context;
+  return context;
+}
+
 Problem dense() {
   Problem p;
   p.dtype = p.out_dtype = kBF16;
@@ -53,7 +58,7 @@ TEST(Instance, DefaultsRunTheWholeContract) {
   p.strides_kind = StridesKind::expanded;
   p.alignment = 2;
   fill_strides(p);
-  EXPECT_TRUE(refusals(whole, p, {}).empty());
+  EXPECT_TRUE(refusals(whole, p, here()).empty());
 }
 
 struct Refused {
@@ -70,10 +75,7 @@ TEST(Instance, F01_EverythingAKernelLacksIsANamedReason) {
       {ReasonCode::output_dtype, "out_dtype", "f32",
        [](Problem& p, ExecutionContext&) { p.out_dtype = kF32; }},
       {ReasonCode::head_dim, "head_dim", "96",
-       [](Problem& p, ExecutionContext&) {
-         p.head_dim = 96;
-         p.dim_v = 96;
-       }},
+       [](Problem& p, ExecutionContext&) { p.head_dim = 96; }},
       {ReasonCode::dim_v, "dim_v", "128", [](Problem& p, ExecutionContext&) { p.dim_v = 128; }},
       {ReasonCode::heads, "heads_kv", "2", [](Problem& p, ExecutionContext&) { p.heads_kv = 2; }},
       {ReasonCode::mask, "mask", "keys",
@@ -118,14 +120,18 @@ TEST(Instance, F01_EverythingAKernelLacksIsANamedReason) {
       {ReasonCode::dtype, "kv_cache_dtype", "fp8",
        [](Problem&, ExecutionContext& c) { c.kv_cache_dtype = "fp8"; }},
   };
-  EXPECT_TRUE(refusals(narrow(), dense(), {}).empty());
+  // Another head_dim alone would also be unequal to dim_v.
+  Instance any_dims = narrow();
+  any_dims.equal_dims = false;
+  EXPECT_TRUE(refusals(narrow(), dense(), here()).empty());
   for (const Refused& row : table) {
     SCOPED_TRACE(row.field);
     Problem p = dense();
     ExecutionContext context;
     row.ask(p, context);
     fill_strides(p);
-    const std::vector<Reason> reasons = refusals(narrow(), p, context);
+    const bool head_dim = row.code == ReasonCode::head_dim;
+    const std::vector<Reason> reasons = refusals(head_dim ? any_dims : narrow(), p, context);
     ASSERT_EQ(reasons.size(), 1u) << sentence(reasons);
     EXPECT_EQ(reasons[0].code, row.code);
     EXPECT_EQ(reasons[0].field, row.field);
@@ -142,7 +148,7 @@ TEST(Instance, AllReasonsAreCollected) {
   Instance in = narrow();
   in.device = never;
   std::vector<ReasonCode> codes;
-  for (const Reason& reason : refusals(in, p, {})) codes.push_back(reason.code);
+  for (const Reason& reason : refusals(in, p, here())) codes.push_back(reason.code);
   EXPECT_EQ(codes,
             (std::vector<ReasonCode>{ReasonCode::architecture, ReasonCode::head_dim,
                                      ReasonCode::dim_v, ReasonCode::causal, ReasonCode::lse}));
@@ -155,15 +161,15 @@ TEST(Instance, AxesOfSizeOneHaveNoStrides) {
   p.strides_kind = StridesKind::custom;
   fill_strides(p);
   for (Strides* s : {&p.q_strides, &p.k_strides, &p.v_strides}) *s = {7, 64, 0};
-  EXPECT_TRUE(refusals(narrow(), p, {}).empty());
+  EXPECT_TRUE(refusals(narrow(), p, here()).empty());
 }
 
 TEST(Instance, ChoosesTheFirstRowThatFits) {
   const Instance table[] = {narrow(), {.name = "whole", .path = "test"}};
   Problem p = dense();
-  EXPECT_EQ(choose(table, p, {}).instance, &table[0]);
+  EXPECT_EQ(choose(table, p, here()).instance, &table[0]);
   p.lse = true;
-  EXPECT_EQ(choose(table, p, {}).instance, &table[1]);
+  EXPECT_EQ(choose(table, p, here()).instance, &table[1]);
 }
 
 TEST(Instance, RefusesWithTheReasonsOfTheClosestRow) {
@@ -173,11 +179,11 @@ TEST(Instance, RefusesWithTheReasonsOfTheClosestRow) {
   const Instance table[] = {far, near, near};
   Problem p = dense();
   p.lse = true;
-  const Choice choice = choose(table, p, {});
+  const Choice choice = choose(table, p, here());
   EXPECT_EQ(choice.instance, nullptr);
   ASSERT_EQ(choice.reasons.size(), 1u);
   EXPECT_EQ(choice.reasons[0].code, ReasonCode::lse);
-  const auto result = report(backend::FLASH_ATTN, "fovea", choice, {});
+  const auto result = report(backend::FLASH_ATTN, "fovea", choice, here());
   EXPECT_EQ(result.support, SupportStatus::unsupported);
   EXPECT_EQ(result.reasons, choice.reasons);
 }
@@ -186,10 +192,10 @@ TEST(Instance, BuiltRowsArePreferredAndUnbuiltOnesSaySo) {
   Instance unbuilt = narrow();
   unbuilt.built = false;
   const Instance both[] = {unbuilt, {.name = "whole", .path = "test"}};
-  EXPECT_EQ(choose(both, dense(), {}).instance, &both[1]);
+  EXPECT_EQ(choose(both, dense(), here()).instance, &both[1]);
 
   const Instance one[] = {unbuilt};
-  const Choice choice = choose(one, dense(), {});
+  const Choice choice = choose(one, dense(), here());
   ASSERT_EQ(choice.instance, &one[0]);
   ExecutionContext context;
   const auto here = report(backend::FLASH_ATTN, "fovea", choice, context);
@@ -209,9 +215,9 @@ TEST(Instance, BuiltRowsArePreferredAndUnbuiltOnesSaySo) {
 TEST(Instance, UnverifiedRowsAreUnmigrated) {
   Instance in = narrow();
   in.verified = [](const DeviceFacts&) { return false; };
-  const auto result = report(backend::FLASH_ATTN_3, "fovea", {&in, {}}, {});
+  const auto result = report(backend::FLASH_ATTN_3, "fovea", {&in, {}}, here());
   EXPECT_EQ(result.support, SupportStatus::unmigrated);
-  EXPECT_TRUE(admit(result, dense(), {}).has_value());
+  EXPECT_TRUE(admit(result, dense(), here()).has_value());
 }
 
 TEST(Instance, RefusalNamesWhoWhatAndWhatIsAccepted) {
@@ -219,8 +225,8 @@ TEST(Instance, RefusalNamesWhoWhatAndWhatIsAccepted) {
   p.head_dim = p.dim_v = 80;
   fill_strides(p);
   const Instance table[] = {narrow()};
-  const auto result = report(backend::FLASH_ATTN, "fovea", choose(table, p, {}), {});
-  const Status status = admit(result, p, {});
+  const auto result = report(backend::FLASH_ATTN, "fovea", choose(table, p, here()), here());
+  const Status status = admit(result, p, here());
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, ErrorCode::unsupported);
   EXPECT_EQ(status.error().reasons, result.reasons);
@@ -248,7 +254,7 @@ TEST(Instance, ProviderOfTheSpecMustMatch) {
                                                   {"cudnn", "fovea", false},
                                                   {"package", "package flash_attn 2.8.0", true},
                                                   {"package", "cudnn", false}}) {
-    auto result = report(backend::FLASH_ATTN, provider, choose(table, dense(), {}), {});
+    auto result = report(backend::FLASH_ATTN, provider, choose(table, dense(), here()), here());
     spec.provider = asked;
     apply_spec(result, &spec);
     EXPECT_EQ(result.support == SupportStatus::supported, accepted) << asked << ' ' << provider;
@@ -260,7 +266,7 @@ TEST(Instance, ReceiptCarriesTheRow) {
   Instance in = narrow();
   in.compute_qk = "bf16";
   in.deterministic = false;
-  const auto result = report(backend::FLASH_ATTN_3, "fovea", {&in, {}}, {});
+  const auto result = report(backend::FLASH_ATTN_3, "fovea", {&in, {}}, here());
   const Receipt receipt = make_receipt(result, in);
   EXPECT_EQ(receipt.backend, backend::FLASH_ATTN_3);
   EXPECT_EQ(receipt.path, "test.narrow");

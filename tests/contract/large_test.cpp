@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "contract/harness.hpp"
+#include "tests/contract/harness.hpp"
 #include "src/core/element.hpp"
 
 namespace fovea::contract {

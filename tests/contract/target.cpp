@@ -1,4 +1,4 @@
-#include "contract/target.hpp"
+#include "tests/contract/target.hpp"
 
 #include <cstdlib>
 #include <cstring>
@@ -6,9 +6,11 @@
 
 #include <gtest/gtest.h>
 
-#include "contract/count_new.hpp"
+#include "tests/contract/count_new.hpp"
 #include "fovea/executor.hpp"
+#include "src/backends/cpu_flash/backend.hpp"
 #include "src/backends/reference/backend.hpp"
+#include "src/simd/cpu_features.hpp"
 
 namespace fovea::contract {
 namespace {
@@ -54,7 +56,21 @@ Target cpu_target(std::string label, BackendName name, std::shared_ptr<const Bac
 }  // namespace
 
 std::vector<Target> targets() {
-  return {cpu_target("reference", backend::REFERENCE, backends::make_reference_backend())};
+  std::vector<Target> out = {
+      cpu_target("reference", backend::REFERENCE, backends::make_reference_backend())};
+  const simd::Isa best = simd::probe_isa();
+  for (simd::Isa isa : simd::kIsas) {
+    if (!simd::includes(best, isa)) continue;
+    const std::string isa_name(simd::name(isa));
+    Target target = cpu_target("cpu_flash_" + isa_name, backend::FLASH_ATTN,
+                               backends::make_cpu_flash_backend());
+    target.context.facts.set("isa", isa_name);
+    // A build without these kernels says so; then there is nothing to test.
+    const auto report = target.backend->resolve(target.name, *parse_problem("f32 b1 h1 s1 d1"),
+                                                nullptr, target.context);
+    if (report.built && report.path == "cpu." + isa_name) out.push_back(std::move(target));
+  }
+  return out;
 }
 
 std::ostream& operator<<(std::ostream& out, const Target& target) { return out << target.label; }

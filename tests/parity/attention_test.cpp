@@ -1,5 +1,5 @@
 // Attention inputs captured from real model blocks give what the models' own attention gave.
-#include "contract/harness.hpp"
+#include "tests/contract/harness.hpp"
 #include "src/core/compare.hpp"
 #include "src/core/safetensors.hpp"
 #include "src/core/tolerance.hpp"

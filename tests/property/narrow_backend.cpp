@@ -1,4 +1,6 @@
-#include "property/narrow_backend.hpp"
+#include "tests/property/narrow_backend.hpp"
+
+#include <array>
 
 #include "src/backends/instance.hpp"
 #include "src/backends/reference/backend.hpp"
@@ -14,41 +16,36 @@ std::optional<Reason> needs_cpu(const DeviceFacts& facts) {
   return Reason{ReasonCode::platform, "platform", std::string(name(facts.platform())), "cpu", {}};
 }
 
-constexpr Instance kTable[] = {
-    // Plain dense attention in one type, four heads sizes, aligned, no extras.
-    {.name = "dense",
-     .path = "test.narrow",
-     .dtypes = {Element::f32},
-     .head_dim = {16, 64, 16},
-     .dim_v = {16, 64, 16},
-     .equal_dims = true,
-     .masks = {MaskKind::none, MaskKind::keys},
-     .mask_dtypes = {Element::boolean},
-     .causal = false,
-     .window = false,
-     .kv_lengths = false,
-     .packed = false,
-     .gqa = false,
-     .lse = false,
-     .f32_out = false,
-     .expanded_strides = false,
-     .alignment = 16,
-     .stride_multiple = 4,
-     .device = needs_cpu},
-    // Small heads of any kind, but no kernel in this binary.
-    {.name = "small",
-     .path = "test.narrow",
-     .head_dim = {1, 8, 1},
-     .device = needs_cpu,
-     .built = false},
-    // Everything in 16-bit types up to 40, not verified.
-    {.name = "half",
-     .path = "test.narrow",
-     .dtypes = {Element::f16, Element::bf16},
-     .head_dim = {1, 40, 1},
-     .dim_v = {1, 40, 1},
-     .device = needs_cpu,
-     .verified = [](const DeviceFacts&) { return false; }}};
+// Plain dense attention, aligned, no extras.
+constexpr Instance dense(std::string_view name, backends::Set<Element> dtypes) {
+  Instance in;
+  in.name = name;
+  in.path = "test.narrow";
+  in.dtypes = dtypes;
+  in.head_dim = {16, 64, 16};
+  in.dim_v = {16, 64, 16};
+  in.equal_dims = true;
+  in.masks = {MaskKind::none, MaskKind::keys};
+  in.mask_dtypes = {Element::boolean};
+  in.causal = in.window = in.kv_lengths = in.packed = in.gqa = in.lse = in.f32_out = false;
+  in.expanded_strides = false;
+  in.alignment = 16;
+  in.stride_multiple = 4;
+  in.device = needs_cpu;
+  return in;
+}
+
+// The second row is not verified, the third not in this binary.
+constexpr std::array<Instance, 3> make_table() {
+  std::array<Instance, 3> table = {dense("f32", {Element::f32}),
+                                   dense("half", {Element::f16, Element::bf16}),
+                                   dense("small", {Element::f32})};
+  table[1].verified = [](const DeviceFacts&) { return false; };
+  table[2].head_dim = table[2].dim_v = {4, 12, 4};
+  table[2].built = false;
+  return table;
+}
+constexpr std::array<Instance, 3> kTable = make_table();
 
 class NarrowBackend final : public Backend {
  public:

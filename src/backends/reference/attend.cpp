@@ -222,9 +222,8 @@ void attend_rows(const Problem& p, const AttentionTensors& t, const Item& item, 
 int64_t tiles_per_head(const Problem& p) noexcept { return (p.seq_q + kTileRows - 1) / kTileRows; }
 
 int64_t read_index(const TensorView& t, int64_t i) noexcept {
-  const int64_t at = i * t.stride[0];
-  return t.dtype == kI32 ? static_cast<const int32_t*>(t.data)[at]
-                         : static_cast<const int64_t*>(t.data)[at];
+  return t.dtype == kI32 ? static_cast<const int32_t*>(t.data)[i]
+                         : static_cast<const int64_t*>(t.data)[i];
 }
 
 class OracleSink final : public RowSink {
