@@ -18,7 +18,8 @@ constexpr Divisor make_divisor(std::uint32_t value) {
 /// memory that held something else does not read as this value, so the workspace needs no preparation.
 inline constexpr std::uint64_t kPieceReady = 0x9E3779B97F4A7C15ull;
 
-/// 32-bit words that hold the key bits of one block, whatever its size (at most 256 keys).
+/// 32-bit words per block in the key bits; blocks hold at most 224 keys, the last word is the packing
+/// kernel's.
 inline constexpr int kKeyWords = 8;
 
 struct Params {
@@ -45,8 +46,8 @@ struct Params {
   int window_left = 0, window_right = 0;  // Mask::band: visible keys on either side of the diagonal
 
   const std::uint32_t* key_bits = nullptr;  // [key rows, key_blocks, kKeyWords]
-  const int* key_entries = nullptr;         // [key rows, key_blocks]: 2 * block + partial, in visiting order
-  const int* key_counts = nullptr;          // [key rows]: entries, at least 1
+  const int* key_entries = nullptr;  // [key rows, key_blocks]: blocks in visiting order, partial ones first
+  const int* key_counts = nullptr;   // [key rows, 2]: entries (at least 1), partial ones among them
   int key_blocks = 0;
   int key_batch = 0, key_head = 0;  // key row = batch * key_batch + head * key_head
   int group_heads = 0;              // heads that share one key row and length
