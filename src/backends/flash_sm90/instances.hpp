@@ -57,7 +57,6 @@ constexpr Schedule schedule(const Key& key) {
       return key.block_kv == 128 ? Schedule{3, 2, 2, 1, true, true, true, 6, 32, 160}
                                  : Schedule{3, 2, 2, 1, true, true, true, 6, 40, 152};
     case 96:
-      return {2, 2, 1, shared_blocks ? 2 : 1, false, true, false, 5, 40, 232};
     case 128:
       return {2,     2, key.block_kv <= 128 ? 2 : 1, shared_blocks ? 2 : 1, false, true,
               false, 5, 40,                          232};
@@ -77,7 +76,6 @@ constexpr int block_kv(int head_dim, Mask mask) {
     case 64:
       return mask == Mask::none ? 128 : mask == Mask::lengths ? 112 : 96;
     case 96:
-      return 160;
     case 128:
       return 128;
     default:

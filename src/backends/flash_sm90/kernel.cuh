@@ -42,6 +42,10 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
       cuda::tensor_map_prefetch(&out_map);
     }
   }
+  if (threadIdx.x == 96) {
+    Walk<kKey> walk(p, who, team);
+    write_task<kKey>(tasks[0], walk, p, rank);
+  }
   if constexpr (T::kCluster > 1) cuda::cluster_sync();
   else __syncthreads();
 
@@ -51,7 +55,7 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
       const int warp = threadIdx.x / 32;
       if (warp == 0) produce_kv<kKey, false>(shared, tasks, &k_map, p, rank);
       else if (warp == 1) produce_kv<kKey, true>(shared, tasks, &v_map, p, rank);
-      else if (warp == 2) produce_q<kKey>(shared, tasks, &q_map);
+      else if (warp == 2) produce_q<kKey>(shared, tasks, &q_map, p);
       else hand_out<kKey>(tasks, bars, p, rank, who, team);
     }
     __syncwarp();
@@ -69,7 +73,7 @@ template <Key kKey>
 KernelInfo kernel_info() {
   using T = Traits<kKey>;
   return {reinterpret_cast<const void*>(&flash_sm90_kernel<encode(kKey)>), T::kSharedBytes, T::kThreads,
-          T::kPartialFloats, T::kPanelColumns, T::kLoadRows};
+          T::kLoadRows, T::kLoadPanels, T::kPanels};
 }
 
 }  // namespace fovea::flash_sm90

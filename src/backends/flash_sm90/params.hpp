@@ -32,6 +32,11 @@ struct Params {
   Divisor q_items;            // work items per (batch item, head)
   int waves = 0, rest = 0, pieces = 0;  // Mask::none, see work.cuh
 
+  // Coordinates of panel n in the maps of q and k, and of v and out: column n * column_step, panel
+  // n * panel_step; one copy moves all panels when panel_step is 1 (tensor_map.hpp).
+  int qk_column_step = 0, qk_panel_step = 1;
+  int v_column_step = 0, v_panel_step = 1;
+
   float scale = 0, scale_log2 = 0;
   void* out = nullptr;  // for stores that bypass the tensor map
   std::int64_t out_batch = 0, out_row = 0, out_head = 0;  // element strides

@@ -55,10 +55,9 @@ struct Traits {
   static constexpr int kOutputs = kHeadDim / 2;
   static constexpr int kEarlyScores = (kScores * kSchedule.early_exponentials / 8) & ~3;
 
-  using Tile = cuda::Tile<kHeadDim % 64 == 0 ? 64 : 32>;
-  static constexpr int kPanelColumns = Tile::kRowBytes / 2;
-  static constexpr int kPanels = kHeadDim / kPanelColumns;
-  /// Multicast shares: whole panels where they divide evenly, else rows of every panel.
+  using Tile = cuda::Tile;
+  static constexpr int kPanels = (kHeadDim + Tile::kColumns - 1) / Tile::kColumns;
+  /// Multicast shares of a K or V tile: whole panels where they divide evenly, else rows of every panel.
   static constexpr bool kSharePanels = kPanels % kCluster == 0;
   static constexpr int kLoadPanels = kSharePanels ? kPanels / kCluster : kPanels;
   static constexpr int kLoadRows = kSharePanels ? kBlockKv : kBlockKv / kCluster;
