@@ -35,7 +35,7 @@ FOVEA_API std::string_view name(OuterBoundary boundary) noexcept;
 // Where and how a call will run. Facts may describe another machine; then plans cannot be made,
 // only reports.
 struct ExecutionContext {
-  DeviceFacts facts;
+  DeviceFacts facts = DeviceFacts();
   // Runs CPU kernels; not owned, must outlive the plans made with it. nullptr: serial_executor().
   Executor* executor = nullptr;
   bool local = true;  // facts describe this machine

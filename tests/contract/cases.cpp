@@ -1,4 +1,4 @@
-#include "contract/cases.hpp"
+#include "tests/contract/cases.hpp"
 
 #include <ostream>
 

@@ -1,4 +1,4 @@
-#include "contract/count_new.hpp"
+#include "tests/contract/count_new.hpp"
 
 #include <atomic>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "contract/harness.hpp"
+#include "tests/contract/harness.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "contract/target.hpp"
+#include "tests/contract/target.hpp"
 #include "fovea/attention.hpp"
 #include "src/backends/reference/agreement.hpp"
 #include "src/core/random_inputs.hpp"

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "contract/harness.hpp"
+#include "tests/contract/harness.hpp"
 
 namespace fovea::contract {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "contract/harness.hpp"
+#include "tests/contract/harness.hpp"
 #include "src/core/compare.hpp"
 #include "src/core/tolerance.hpp"
 

@@ -1,8 +1,8 @@
 // Every case of the table, on every backend, against the float64 oracle.
 #include <cctype>
 
-#include "contract/cases.hpp"
-#include "contract/harness.hpp"
+#include "tests/contract/cases.hpp"
+#include "tests/contract/harness.hpp"
 
 namespace fovea::contract {
 namespace {

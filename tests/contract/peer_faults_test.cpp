@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "contract/harness.hpp"
-#include "contract/merge.hpp"
+#include "tests/contract/harness.hpp"
+#include "tests/contract/merge.hpp"
 
 namespace fovea::contract {
 namespace {

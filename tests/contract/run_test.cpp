@@ -2,8 +2,8 @@
 #include <cstdlib>
 #include <limits>
 
-#include "contract/count_new.hpp"
-#include "contract/harness.hpp"
+#include "tests/contract/count_new.hpp"
+#include "tests/contract/harness.hpp"
 
 namespace fovea::contract {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "fovea/attention.hpp"
-#include "golden/golden.hpp"
+#include "tests/golden/golden.hpp"
 
 namespace fovea {
 namespace {

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "core/random_problem.hpp"
+#include "tests/core/random_problem.hpp"
 #include "fovea/problem.hpp"
-#include "golden/golden.hpp"
+#include "tests/golden/golden.hpp"
 
 namespace fovea {
 namespace {

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <numeric>
 
-#include "golden/golden.hpp"
+#include "tests/golden/golden.hpp"
 #include "src/core/text.hpp"
 
 namespace fovea {

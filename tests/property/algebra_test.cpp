@@ -4,8 +4,8 @@
 #include <numeric>
 #include <random>
 
-#include "contract/harness.hpp"
-#include "contract/merge.hpp"
+#include "tests/contract/harness.hpp"
+#include "tests/contract/merge.hpp"
 
 namespace fovea::contract {
 namespace {

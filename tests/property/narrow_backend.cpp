@@ -1,4 +1,4 @@
-#include "property/narrow_backend.hpp"
+#include "tests/property/narrow_backend.hpp"
 
 #include <array>
 

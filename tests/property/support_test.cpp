@@ -2,9 +2,9 @@
 #include <map>
 #include <set>
 
-#include "contract/harness.hpp"
-#include "property/generator.hpp"
-#include "property/narrow_backend.hpp"
+#include "tests/contract/harness.hpp"
+#include "tests/property/generator.hpp"
+#include "tests/property/narrow_backend.hpp"
 #include "src/core/compare.hpp"
 
 namespace fovea::property {
