@@ -81,10 +81,10 @@ class BenchTest(CliTest):
         path = self.folder / "bench.svg"
         self.succeed("bench", "--problem", "f32 b1 h2 s96 d32", "--repeat", "3", "--plot", path)
         root = ElementTree.parse(path).getroot()
-        words = "\n".join(element.text or "" for element in root.iter("{*}text"))
+        words = "\n".join(element.text or "" for element in root.findall(".//{*}text"))
         self.assertIn("f32 b1 h2 s96 d32", words)
         self.assertIn("materialised_softmax", words)
-        for bar in root.iter("{*}rect"):
+        for bar in root.findall(".//{*}rect"):
             self.assertGreaterEqual(float(bar.get("width")), 0)
             self.assertLessEqual(float(bar.get("x")) + float(bar.get("width")), 900)
 

@@ -186,7 +186,9 @@ struct Consumer {
     if (T::kSchedule.turns && warpgroup == 0) cuda::named_arrive<1>(256);  // the first turn is free
     wait_q();
     const Task* task = tasks;
-    int slot = 0, begin = cuda::uniform(task->begin), end = cuda::uniform(task->end);
+    int slot = 0;
+    uint32_t task_phase = 0;
+    int begin = cuda::uniform(task->begin), end = cuda::uniform(task->end);
     if (begin == end) return;
     wait_k();
     cuda::pin(s);
@@ -197,7 +199,7 @@ struct Consumer {
     cuda::pin(s);
     free_k();
     free_q(end - begin == 1);
-    bool masked = is_partial<kKey>(p, *task, begin);
+    bool masked = begin < task->partials;
     if (masked) hide<kKey>(s, p, *task, begin, lane);
     cuda::row_maximum<true, T::kGrouped, T::kRescale>(s, rows, correction, p.scale_log2);
     cuda::exponentials<0, T::kScores, false>(s, rows, correction, p.scale_log2);
@@ -205,36 +207,37 @@ struct Consumer {
     if (T::kGrouped && masked) guard_values(*task, begin);
 
     for (;;) {
-#pragma unroll 1
-      for (int i = begin + 1; i < end; i++) {
-        if constexpr (T::kMaskAnywhere) {
-          if (is_partial<kKey>(p, *task, i)) {
-            step<true>(*task, i, i == end - 1);
-            continue;
-          }
-        }
-        step<false>(*task, i, i == end - 1);
-      }
-      q_ring.next();
-      wait_q();
+      // The next task is read early: nothing of it is then on the way from one tile to the next.
       const int following = slot + 1 == kTaskSlots ? 0 : slot + 1;
+      cuda::mbarrier_wait(bars + T::kTaskFull + 8 * following, task_phase ^ (following == 0));
       const int next_begin = cuda::uniform(tasks[following].begin);
       const int next_end = cuda::uniform(tasks[following].end);
+      const bool next_masked = next_begin < tasks[following].partials;
+      int i = begin + 1;
+      if constexpr (T::kMaskAnywhere) {
+        const int partials = cuda::uniform(min(task->partials, end));
+#pragma unroll 1
+        for (; i < partials; i++) step<true>(*task, i, i == end - 1);
+      }
+#pragma unroll 1
+      for (; i < end; i++) step<false>(*task, i, i == end - 1);
       if (next_begin == next_end) break;
       const Task* done_task = task;
       const bool done_is_piece = T::kSplit && begin != 0;
       task = tasks + following;
+      q_ring.next();
       if constexpr (T::kQStages > 1)
         q_descriptor = Tile::descriptor_low(
             shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
       // The same step across a tile boundary.
+      wait_q();
       begin = next_begin;
       end = next_end;
       wait_k();
       multiply();
       free_q(end - begin == 1);
       const cuda::Rows done = rows;
-      masked = is_partial<kKey>(p, *task, begin);
+      masked = next_masked;
       if (masked) hide<kKey>(s, p, *task, begin, lane);
       softmax<true, T::kGrouped>();
       if (done_is_piece) write_partial<kKey>(o, done, p, block, warpgroup);
@@ -243,6 +246,7 @@ struct Consumer {
       __syncwarp();
       if (leader) cuda::mbarrier_arrive(bars + T::kTaskEmpty + 8 * slot);
       slot = following;
+      task_phase ^= slot == 0;
       if (T::kGrouped && masked) guard_values(*task, begin);
     }
     wait_v();

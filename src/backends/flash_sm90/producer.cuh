@@ -8,27 +8,37 @@
 
 namespace fovea::flash_sm90 {
 
-/// Writes the tasks of this thread block, in order, to a ring in shared memory.
+template <Key kKey>
+FOVEA_DEVICE bool write_task(Task& task, Walk<kKey>& walk, const Params& p, uint32_t rank) {
+  Segment s;
+  const bool more = walk.next(s);
+  if (more) {
+    locate<kKey>(p, s, rank, task);
+    task.units = walk.units;
+    task.pieces = walk.pieces;
+  } else {
+    task.begin = task.end = 0;
+  }
+  return more;
+}
+/// Writes the tasks of this thread block, in order, to a ring in shared memory. The first one is already
+/// there: the kernel writes it while the block starts up.
 template <Key kKey>
 FOVEA_DEVICE void hand_out(Task* tasks, uint32_t bars, const Params& p, uint32_t rank, int who,
                            int team) {
   using T = Traits<kKey>;
-  cuda::Ring<kTaskSlots> ring;
+  cuda::mbarrier_arrive(bars + T::kTaskFull);
   Walk<kKey> walk(p, who, team);
-  for (bool more = true; more; ring.next()) {
-    Segment s;
+  Segment first;
+  if (!walk.next(first)) return;
+  cuda::Ring<kTaskSlots> ring;
+  bool more;
+  do {
+    ring.next();
     cuda::mbarrier_wait(bars + T::kTaskEmpty + 8 * ring.stage, ring.phase ^ 1);
-    Task& task = tasks[ring.stage];
-    more = walk.next(s);
-    if (more) {
-      locate<kKey>(p, s, rank, task);
-      task.units = walk.units;
-      task.pieces = walk.pieces;
-    } else {
-      task.begin = task.end = 0;
-    }
+    more = write_task<kKey>(tasks[ring.stage], walk, p, rank);
     cuda::mbarrier_arrive(bars + T::kTaskFull + 8 * ring.stage);
-  }
+  } while (more);
 }
 
 /// The tasks in order, as the streams read them.
@@ -55,6 +65,8 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorM
   const uint32_t full = bars + (kIsV ? T::kVFull : T::kKFull);
   const uint32_t empty = bars + (kIsV ? T::kVEmpty : T::kKEmpty);
   const uint32_t buffers = shared + (kIsV ? T::kVOffset : T::kKOffset);
+  const int column_step = kIsV ? p.v_column_step : p.qk_column_step;
+  const int panel_step = kIsV ? p.v_panel_step : p.qk_panel_step;
   cuda::Ring<T::kStages> ring;
   TaskReader<kKey> reader(tasks, bars);
   for (;;) {
@@ -69,26 +81,29 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorM
       const uint32_t barrier = full + 8 * ring.stage;
       const uint32_t target = buffers + ring.stage * T::kKvBytes;
       cuda::mbarrier_expect(barrier, T::kKvBytes);
+      // Every block of the cluster loads its share for all.
+      const int first_panel = T::kCluster > 1 && T::kSharePanels ? rank * T::kLoadPanels : 0;
+      const int share_row = T::kCluster > 1 && !T::kSharePanels ? rank * T::kLoadRows : 0;
 #pragma unroll
       for (int n = 0; n < T::kLoadPanels; n++) {
-        if constexpr (T::kCluster == 1) {
-          cuda::tensor_load(target + n * T::kKvPanelBytes, map, barrier, n * T::kPanelColumns, row,
-                            head, batch, cuda::kEvictLast);
-        } else {  // every block of the cluster loads its share for all
-          const int panel = T::kSharePanels ? rank * T::kLoadPanels + n : n;
-          const int share_row = T::kSharePanels ? 0 : rank * T::kLoadRows;
-          cuda::tensor_load_multicast(
-              target + panel * T::kKvPanelBytes + share_row * T::Tile::kRowBytes, map, barrier,
-              panel * T::kPanelColumns, row + share_row, head, batch, (1 << T::kCluster) - 1,
-              cuda::kEvictLast);
-        }
+        const int panel = first_panel + n;
+        const uint32_t to = target + panel * T::kKvPanelBytes + share_row * T::Tile::kRowBytes;
+        if constexpr (T::kCluster == 1)
+          cuda::tensor_load(to, map, barrier, panel * column_step, row, panel * panel_step, head,
+                            batch, cuda::kEvictLast);
+        else
+          cuda::tensor_load_multicast(to, map, barrier, panel * column_step, row + share_row,
+                                      panel * panel_step, head, batch, (1 << T::kCluster) - 1,
+                                      cuda::kEvictLast);
+        if (panel_step) break;
       }
     }
   }
 }
 
 template <Key kKey>
-FOVEA_DEVICE void produce_q(uint32_t shared, const Task* tasks, const CUtensorMap* map) {
+FOVEA_DEVICE void produce_q(uint32_t shared, const Task* tasks, const CUtensorMap* map,
+                            const Params& p) {
   using T = Traits<kKey>;
   const uint32_t bars = shared + T::kBarrierOffset;
   cuda::Ring<T::kQStages> ring;
@@ -107,9 +122,12 @@ FOVEA_DEVICE void produce_q(uint32_t shared, const Task* tasks, const CUtensorMa
       }
       cuda::mbarrier_expect(full, T::kQBytes);
 #pragma unroll
-      for (int n = 0; n < T::kPanels; n++)
+      for (int n = 0; n < T::kPanels; n++) {
         cuda::tensor_load(shared + i * T::kQBytes + n * T::kQPanelBytes, map, full,
-                          n * T::kPanelColumns, row + w * 64, head, batch, cuda::kEvictFirst);
+                          n * p.qk_column_step, row + w * 64, n * p.qk_panel_step, head, batch,
+                          cuda::kEvictFirst);
+        if (p.qk_panel_step) break;
+      }
     }
     if (none) return;
   }
