@@ -199,7 +199,7 @@ struct Consumer {
     cuda::pin(s);
     free_k();
     free_q(end - begin == 1);
-    bool masked = begin < task->partials;
+    const bool masked = begin < task->partials;
     if (masked) hide<kKey>(s, p, *task, begin, lane);
     cuda::row_maximum<true, T::kGrouped, T::kRescale>(s, rows, correction, p.scale_log2);
     cuda::exponentials<0, T::kScores, false>(s, rows, correction, p.scale_log2);
@@ -221,55 +221,54 @@ struct Consumer {
       }
 #pragma unroll 1
       for (; i < end; i++) step<false>(*task, i, i == end - 1);
-      if (next_begin == next_end) break;
       const Task* done_task = task;
-      const bool done_is_piece = T::kSplit && begin != 0;
-      task = tasks + following;
-      q_ring.next();
-      if constexpr (T::kQStages > 1)
-        q_descriptor = Tile::descriptor_low(
-            shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
-      // The same step across a tile boundary.
-      wait_q();
-      begin = next_begin;
-      end = next_end;
-      wait_k();
-      multiply();
-      free_q(end - begin == 1);
-      const cuda::Rows done = rows;
-      masked = next_masked;
-      if (masked) hide<kKey>(s, p, *task, begin, lane);
-      softmax<true, T::kGrouped>();
+      const bool done_is_piece = T::kSplit && begin != 0, final = next_begin == next_end;
+      cuda::Rows done;
+      if (!final) {  // the same step across a tile boundary
+        q_ring.next();
+        if constexpr (T::kQStages > 1)
+          q_descriptor = Tile::descriptor_low(
+              shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
+        task = tasks + following;
+        begin = next_begin;
+        end = next_end;
+        wait_q();
+        wait_k();
+        multiply();
+        free_q(end - begin == 1);
+        done = rows;
+        if (next_masked) hide<kKey>(s, p, *task, begin, lane);
+        softmax<true, T::kGrouped>();
+      } else {
+        wait_v();
+        cuda::pin(o);
+        cuda::pin(probabilities);
+        cuda::wgmma_fence();
+        issue_pv();
+        cuda::wgmma_commit();
+        cuda::wgmma_wait<0>();
+        cuda::pin(o);
+        free_v();
+        done = rows;
+        if (T::kSplit && !done_is_piece) {
+          const int blocks = task->count;
+          for (int piece = who + 1; end < blocks; piece++) {
+            merge_partial<kKey>(o, done, p, piece * T::kCluster + static_cast<int>(rank),
+                                warpgroup);
+            end = piece_begin(piece + 1, task->units, task->pieces) - task->unit;
+          }
+        }
+      }
       if (done_is_piece) write_partial<kKey>(o, done, p, block, warpgroup);
       else store_output<kKey>(o, done, p, *done_task, warpgroup, out_map, shared);
+      if (final) return;
       accumulate = 0;
       __syncwarp();
       if (leader) cuda::mbarrier_arrive(bars + T::kTaskEmpty + 8 * slot);
       slot = following;
       task_phase ^= slot == 0;
-      if (T::kGrouped && masked) guard_values(*task, begin);
+      if (T::kGrouped && next_masked) guard_values(*task, begin);
     }
-    wait_v();
-    cuda::pin(o);
-    cuda::pin(probabilities);
-    cuda::wgmma_fence();
-    issue_pv();
-    cuda::wgmma_commit();
-    cuda::wgmma_wait<0>();
-    cuda::pin(o);
-    free_v();
-    if constexpr (T::kSplit) {
-      if (begin) {
-        write_partial<kKey>(o, rows, p, block, warpgroup);
-        return;
-      }
-      const int blocks = task->count;
-      for (int piece = who + 1; end < blocks; piece++) {
-        merge_partial<kKey>(o, rows, p, piece * T::kCluster + static_cast<int>(rank), warpgroup);
-        end = piece_begin(piece + 1, task->units, task->pieces) - task->unit;
-      }
-    }
-    store_output<kKey>(o, rows, p, *task, warpgroup, out_map, shared);
   }
 };
 

@@ -44,7 +44,9 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
   }
   if (threadIdx.x == 96) {
     Walk<kKey> walk(p, who, team);
-    write_task<kKey>(tasks[0], walk, p, rank);
+    Segment s;
+    const bool more = walk.next(s);
+    write_task<kKey>(tasks[0], s, more, walk, p, rank);
   }
   if constexpr (T::kCluster > 1) cuda::cluster_sync();
   else __syncthreads();

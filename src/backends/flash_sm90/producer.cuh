@@ -9,17 +9,15 @@
 namespace fovea::flash_sm90 {
 
 template <Key kKey>
-FOVEA_DEVICE bool write_task(Task& task, Walk<kKey>& walk, const Params& p, uint32_t rank) {
-  Segment s;
-  const bool more = walk.next(s);
-  if (more) {
-    locate<kKey>(p, s, rank, task);
-    task.units = walk.units;
-    task.pieces = walk.pieces;
-  } else {
+FOVEA_DEVICE void write_task(Task& task, const Segment& s, bool more, const Walk<kKey>& walk,
+                             const Params& p, uint32_t rank) {
+  if (!more) {
     task.begin = task.end = 0;
+    return;
   }
-  return more;
+  locate<kKey>(p, s, rank, task);
+  task.units = walk.units;
+  task.pieces = walk.pieces;
 }
 /// Writes the tasks of this thread block, in order, to a ring in shared memory. The first one is already
 /// there: the kernel writes it while the block starts up.
@@ -27,18 +25,19 @@ template <Key kKey>
 FOVEA_DEVICE void hand_out(Task* tasks, uint32_t bars, const Params& p, uint32_t rank, int who,
                            int team) {
   using T = Traits<kKey>;
-  cuda::mbarrier_arrive(bars + T::kTaskFull);
-  Walk<kKey> walk(p, who, team);
-  Segment first;
-  if (!walk.next(first)) return;
   cuda::Ring<kTaskSlots> ring;
-  bool more;
-  do {
-    ring.next();
-    cuda::mbarrier_wait(bars + T::kTaskEmpty + 8 * ring.stage, ring.phase ^ 1);
-    more = write_task<kKey>(tasks[ring.stage], walk, p, rank);
+  Walk<kKey> walk(p, who, team);
+  bool more = true;
+#pragma unroll 1
+  for (bool first = true; more; ring.next(), first = false) {
+    Segment s;
+    more = walk.next(s);
+    if (!first) {
+      cuda::mbarrier_wait(bars + T::kTaskEmpty + 8 * ring.stage, ring.phase ^ 1);
+      write_task<kKey>(tasks[ring.stage], s, more, walk, p, rank);
+    }
     cuda::mbarrier_arrive(bars + T::kTaskFull + 8 * ring.stage);
-  } while (more);
+  }
 }
 
 /// The tasks in order, as the streams read them.
