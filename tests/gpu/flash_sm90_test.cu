@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/flash_sm90/launch.hpp"
+#include "tests/backends/flash_sm90/launch.hpp"
 #include "flash_sm90_oracle.cuh"
 
 using namespace fovea::flash_sm90;

@@ -1,0 +1,114 @@
+# Test registration. Every ctest entry leaves a JUnit-like XML file of its cases in
+# <build>/test-results, from which scripts/summarize_tests.py counts passed, failed and skipped.
+
+set(FOVEA_TEST_RESULTS "${PROJECT_BINARY_DIR}/test-results")
+file(MAKE_DIRECTORY "${FOVEA_TEST_RESULTS}")
+
+# Two OpenMP runtimes that spin on two cores slow each other down by orders of magnitude.
+set(FOVEA_TEST_ENVIRONMENT "OMP_WAIT_POLICY=passive" ${FOVEA_SANITIZE_ENVIRONMENT})
+
+find_program(FOVEA_SYSTEM_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH NO_CACHE)
+set(FOVEA_PYTHON "${FOVEA_SYSTEM_PYTHON}" CACHE FILEPATH "Python interpreter for the tests")
+if(NOT FOVEA_PYTHON)
+  find_program(FOVEA_PYTHON python3)
+endif()
+
+# fovea_configure_test(NAME TIMEOUT seconds LABELS label...): what every ctest entry has.
+function(fovea_configure_test name timeout)
+  set(labels ${ARGN})
+  if(NOT labels)
+    set(labels cpu)
+  endif()
+  if(FOVEA_SANITIZE)
+    math(EXPR timeout "10 * ${timeout}")
+  endif()
+  set_tests_properties(
+    ${name}
+    PROPERTIES TIMEOUT ${timeout}
+               LABELS "${labels}"
+               ENVIRONMENT "${FOVEA_TEST_ENVIRONMENT}"
+               SKIP_RETURN_CODE 77
+               WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+endfunction()
+
+# fovea_add_test(NAME <name> SOURCES <file>... [LABELS cpu|gpu|multi_gpu|slow|isa...]
+#                [LIBRARIES <target>...] [ARGS <argument>...] [ENVIRONMENT VAR=value...]
+#                [TIMEOUT <seconds>] [SERIAL] [PUBLIC])
+#
+# A GoogleTest program. It links fovea_internal (all symbols, internal headers) unless PUBLIC is
+# given: then it links fovea as a user would. It runs in the source root. LABELS default to cpu.
+# SERIAL keeps other tests from running beside it.
+function(fovea_add_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "SERIAL;PUBLIC" "NAME;TIMEOUT"
+                        "SOURCES;LABELS;LIBRARIES;ARGS;ENVIRONMENT")
+  if(NOT arg_NAME OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "fovea_add_test(NAME <name> SOURCES <file>... [...]); not understood: "
+                        "${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_executable(${arg_NAME} ${arg_SOURCES})
+  fovea_set_warnings(${arg_NAME})
+  target_compile_definitions(${arg_NAME} PRIVATE FOVEA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+                                                 FOVEA_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  if(arg_PUBLIC)
+    target_link_libraries(${arg_NAME} PRIVATE fovea)
+  else()
+    target_link_libraries(${arg_NAME} PRIVATE fovea_internal)
+  endif()
+  target_link_libraries(${arg_NAME} PRIVATE ${arg_LIBRARIES} GTest::gtest_main Threads::Threads)
+  add_test(NAME ${arg_NAME} COMMAND ${arg_NAME} "--gtest_output=xml:${FOVEA_TEST_RESULTS}/${arg_NAME}.xml"
+                                    ${arg_ARGS})
+  fovea_configure_test(${arg_NAME} ${arg_TIMEOUT} ${arg_LABELS})
+  if(arg_ENVIRONMENT)
+    set_property(TEST ${arg_NAME} APPEND PROPERTY ENVIRONMENT ${arg_ENVIRONMENT})
+  endif()
+  if(arg_SERIAL)
+    set_tests_properties(${arg_NAME} PROPERTIES RUN_SERIAL ON)
+  endif()
+endfunction()
+
+# fovea_add_python_test(NAME <name> FILE <test.py> [LABELS ...] [ENVIRONMENT VAR=value...]
+#                       [TIMEOUT <seconds>])
+#
+# A file of unittest cases, counted case by case. Skipped as a whole under a sanitizer, because the
+# interpreter is not instrumented.
+function(fovea_add_python_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;FILE;TIMEOUT" "LABELS;ENVIRONMENT")
+  if(NOT arg_NAME OR NOT arg_FILE OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "fovea_add_python_test(NAME <name> FILE <test.py> [...])")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  cmake_path(ABSOLUTE_PATH arg_FILE)
+  set(skip "")
+  if(FOVEA_SANITIZE)
+    set(skip --skip "the Python interpreter is not built with the sanitizer")
+  endif()
+  add_test(NAME ${arg_NAME}
+           COMMAND "${FOVEA_PYTHON}" "${PROJECT_SOURCE_DIR}/scripts/run_unittest.py" ${skip} "${arg_FILE}"
+                   "${FOVEA_TEST_RESULTS}/${arg_NAME}.xml")
+  fovea_configure_test(${arg_NAME} ${arg_TIMEOUT} ${arg_LABELS})
+  set_property(
+    TEST ${arg_NAME} APPEND
+    PROPERTY ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1" "FOVEA_BINARY_DIR=${PROJECT_BINARY_DIR}"
+             "FOVEA_SOURCE_DIR=${PROJECT_SOURCE_DIR}" ${arg_ENVIRONMENT})
+endfunction()
+
+# fovea_add_script_test(NAME <name> COMMAND <command>... [LABELS ...] [TIMEOUT <seconds>])
+#
+# A command that passes with exit code 0 and skips with 77 (its last line is the reason). It counts
+# as one case.
+function(fovea_add_script_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "COMMAND;LABELS")
+  if(NOT arg_NAME OR NOT arg_COMMAND OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "fovea_add_script_test(NAME <name> COMMAND <command>... [...])")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_test(NAME ${arg_NAME} COMMAND ${arg_COMMAND})
+  fovea_configure_test(${arg_NAME} ${arg_TIMEOUT} ${arg_LABELS})
+endfunction()

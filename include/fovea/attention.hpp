@@ -1,0 +1,130 @@
+// The object most users touch: one attention layer, built once, called many times.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fovea/backend.hpp"
+#include "fovea/config.hpp"
+#include "fovea/error.hpp"
+#include "fovea/receipt.hpp"
+#include "fovea/select.hpp"
+
+namespace fovea {
+
+class SparseAttentionState;
+
+// Shape and strides (elements, contiguous) of an output.
+struct OutputSpec {
+  DType dtype;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;
+};
+struct OutputSpecs {
+  OutputSpec out;  // [B,Sq,Hq,Dv] in the output layout
+  OutputSpec lse;  // f32 [B,Hq,Sq], packed [Hq,Tq]
+};
+// From shapes alone; the same answer that plan and run use. Error as validate(problem). Pure;
+// thread-safe.
+FOVEA_API Result<OutputSpecs> output_spec(const Problem& problem);
+
+// Options of one call. An argument here beats the configuration.
+struct CallOptions {
+  Layout input_layout = Layout::bshd;
+  std::optional<Layout> output_layout;  // default: the input layout
+  std::optional<double> scale;
+  std::optional<bool> is_causal;
+  Window window;
+  bool return_lse = false;
+  std::optional<DType> out_dtype;  // default: q's dtype; f32 on request
+  int64_t max_seqlen_q = 0;  // packed on a device: longest document; 0 on the CPU reads cu_seqlens
+  int64_t max_seqlen_kv = 0;
+  const SparseAttentionState* sparse_state = nullptr;
+  Stream stream;
+};
+
+// Checks the tensors of a call against the contract and describes them as a Problem. Every argument
+// error names the tensor and the field. Reads tensor metadata only, except cu_seqlens on the CPU
+// when packed (for the document count and the longest document). Pure; thread-safe.
+FOVEA_API Result<Problem> describe(const AttentionTensors& tensors, const CallOptions& options);
+
+// Value checks that the CPU makes before anything is written: kv_lengths in 0..Skv, cu_seqlens
+// start/order/end, integer masks hold only 0 and 1. Tensors must live on the CPU. Errors:
+// invalid_value naming tensor and index.
+FOVEA_API Status check_values(const AttentionTensors& tensors, const Problem& problem) noexcept;
+
+// A tensor with its memory, for the convenience calls.
+class OwnedTensor {
+ public:
+  OwnedTensor() = default;
+  const TensorView& view() const noexcept { return view_; }
+  // Allocates uninitialised CPU memory, 64-byte aligned. Error out_of_memory.
+  FOVEA_API static Result<OwnedTensor> allocate(DType dtype, std::span<const int64_t> shape);
+
+ private:
+  std::shared_ptr<void> memory_;
+  TensorView view_;
+};
+
+struct AttentionResult {
+  OwnedTensor out;
+  OwnedTensor lse;  // absent unless asked for
+  std::shared_ptr<const Receipt> receipt;
+};
+
+// How a layer is declared.
+struct LayerOptions {
+  std::string role = "self";
+  std::string category;
+  int64_t heads_q = 0;  // 0: any; else checked on every call
+  int64_t heads_kv = 0;
+  int64_t head_dim = 0;
+  int64_t dim_v = 0;
+  bool mask_free = false;  // the model never passes a mask to this layer
+};
+
+// Thread-safe: calls may overlap. Holds its own copy of the configuration.
+class Attention {
+ public:
+  // `executor` runs CPU kernels and must outlive the layer; null takes OpenMP threads. `facts`
+  // default to this machine's CPU. Errors: invalid_config, invalid_facts.
+  FOVEA_API static Result<Attention> create(LayerOptions layer, AttentionConfig config,
+                                            Executor* executor = nullptr,
+                                            std::optional<DeviceFacts> facts = {});
+  FOVEA_API Attention(Attention&&) noexcept;
+  FOVEA_API Attention& operator=(Attention&&) noexcept;
+  FOVEA_API ~Attention();
+
+  // Allocates the outputs and the workspace, then plans (cached) and runs.
+  FOVEA_API Result<AttentionResult> operator()(const AttentionTensors& inputs,
+                                               const CallOptions& options = {}) const;
+  // Writes into tensors.out and tensors.lse.
+  FOVEA_API Result<std::shared_ptr<const Receipt>> run(const AttentionTensors& tensors,
+                                                       const CallOptions& options = {}) const;
+  // The decision for a problem, without running it.
+  FOVEA_API std::shared_ptr<const Decision> resolve(const Problem& problem) const;
+  // The report of the execution contract in a context that the host engine declares (parallel
+  // strategy, paged, boundaries, full graph). Advisory; changes nothing.
+  FOVEA_API ExecutionPathResult resolve_execution_path(const Problem& problem,
+                                                       const ExecutionContext& context) const;
+  // A plan for callers that keep their own workspace. Error: the refusal.
+  FOVEA_API Result<std::shared_ptr<const Plan>> plan(const Problem& problem) const;
+
+ private:
+  struct State;
+  explicit Attention(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// One call without a layer object: role "self". Decisions are cached per configuration in the
+// calling thread.
+FOVEA_API Result<AttentionResult> attention(const TensorView& q, const TensorView& k,
+                                            const TensorView& v, const AttentionConfig& config = {},
+                                            const CallOptions& options = {},
+                                            const TensorView& mask = {},
+                                            const TensorView& kv_lengths = {});
+
+}  // namespace fovea

@@ -1,0 +1,98 @@
+// What is known of a device and its software, probed once or given as text. Policies read nothing
+// else.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "fovea/error.hpp"
+
+namespace fovea {
+
+enum class PlatformId : uint8_t { cpu, cuda, rocm, npu, xpu, musa };
+
+// "cpu", "cuda", ... Thread-safe; static storage.
+FOVEA_API std::string_view name(PlatformId platform) noexcept;
+// Case-insensitive. Error invalid_facts lists the platforms.
+FOVEA_API Result<PlatformId> parse_platform(std::string_view text);
+
+// A dotted version. Text after the third number is ignored ("2.8.0.post1+cu13" is 2.8.0).
+struct Version {
+  int64_t major = 0;
+  int64_t minor = 0;
+  int64_t patch = 0;
+
+  auto operator<=>(const Version&) const = default;
+};
+
+// Nothing when the text does not start with a number.
+FOVEA_API std::optional<Version> parse_version(std::string_view text) noexcept;
+
+// Facts of one device as sorted key/text pairs. A key that is missing means "absent"; the text
+// "unknown" means "present, version not understood". Value type; comparable; cheap to hash through
+// `text()`.
+class DeviceFacts {
+ public:
+  explicit DeviceFacts(PlatformId platform = PlatformId::cpu) : platform_(platform) {}
+
+  PlatformId platform() const noexcept { return platform_; }
+  // Nothing when absent.
+  FOVEA_API std::optional<std::string_view> get(std::string_view key) const noexcept;
+  bool has(std::string_view key) const noexcept { return get(key).has_value(); }
+  // Nothing when absent or not understood.
+  FOVEA_API std::optional<Version> version(std::string_view key) const noexcept;
+  // Absent is `fallback`; "0" is false; any other text (a version, 1, unknown) is true.
+  FOVEA_API bool flag(std::string_view key, bool fallback = false) const noexcept;
+  FOVEA_API std::optional<int64_t> integer(std::string_view key) const noexcept;
+  FOVEA_API void set(std::string key, std::string value);
+  const std::vector<std::pair<std::string, std::string>>& entries() const noexcept {
+    return entries_;
+  }
+  // "cuda: cudnn=9.19,sm=90"
+  std::string text() const;
+
+  bool operator==(const DeviceFacts&) const = default;
+
+ private:
+  PlatformId platform_;
+  std::vector<std::pair<std::string, std::string>> entries_;
+};
+
+// One known key of a platform.
+struct FactKey {
+  enum class Type : uint8_t { version, flag, integer, text };
+  std::string_view key;
+  Type type;
+  bool required;
+  std::string_view summary;
+};
+
+// The keys a platform knows. Thread-safe; static storage.
+FOVEA_API const std::vector<FactKey>& fact_keys(PlatformId platform);
+
+// Reads "sm=90,cudnn=9.19". Error invalid_facts for unknown keys (lists them), duplicates, wrong
+// values and missing required keys. Nothing is probed.
+FOVEA_API Result<DeviceFacts> parse_facts(PlatformId platform, std::string_view text);
+
+// A named set of facts such as "h200".
+struct DevicePreset {
+  std::string_view name;
+  std::string_view summary;
+  PlatformId platform;
+  std::string_view facts;
+};
+FOVEA_API const std::vector<DevicePreset>& device_presets();
+
+// Case-insensitive. Error invalid_facts lists the presets.
+FOVEA_API Result<DeviceFacts> preset_facts(std::string_view name);
+
+// Facts of the CPU this process runs on, capped by FOVEA_ISA. Error invalid_argument for an unknown
+// FOVEA_ISA.
+FOVEA_API Result<DeviceFacts> probe_cpu();
+
+}  // namespace fovea

@@ -1,0 +1,79 @@
+// The execution contract: in which context a path is asked for, and what can be said of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fovea/backend_name.hpp"
+#include "fovea/device_facts.hpp"
+#include "fovea/error.hpp"
+#include "fovea/executor.hpp"
+
+namespace fovea {
+
+// supported: verified (on an accelerator: a committed validation record exists). unmigrated: runs,
+// never claimed verified. unsupported: refused, always with a reason.
+enum class SupportStatus : uint8_t { supported, unsupported, unmigrated };
+// Advisory towards compilers: traceable, opaque to the compiler as a custom op, or outside compiled
+// regions only.
+enum class CompilationMode : uint8_t { traceable, custom_op, eager_only };
+enum class PackingMode : uint8_t { none, packed_padding, multi_document };
+enum class MaskMode : uint8_t { none, padding, arbitrary, unknown };
+enum class ParallelStrategy : uint8_t { none, ulysses, ring, hybrid_ulysses_ring, allgather_kv };
+enum class OuterBoundary : uint8_t { hsdp, attention_schedule };
+
+FOVEA_API std::string_view name(SupportStatus status) noexcept;
+FOVEA_API std::string_view name(CompilationMode mode) noexcept;
+FOVEA_API std::string_view name(PackingMode mode) noexcept;
+FOVEA_API std::string_view name(MaskMode mode) noexcept;
+FOVEA_API std::string_view name(ParallelStrategy strategy) noexcept;
+FOVEA_API std::string_view name(OuterBoundary boundary) noexcept;
+
+// Where and how a call will run. Facts may describe another machine; then plans cannot be made,
+// only reports.
+struct ExecutionContext {
+  DeviceFacts facts = DeviceFacts();
+  // Runs CPU kernels; not owned, must outlive the plans made with it. nullptr: serial_executor().
+  Executor* executor = nullptr;
+  bool local = true;  // facts describe this machine
+  MaskMode mask_mode = MaskMode::none;
+  PackingMode packing_mode = PackingMode::none;
+  ParallelStrategy parallel_strategy = ParallelStrategy::none;
+  std::vector<OuterBoundary> outer_boundaries;
+  bool piecewise = false;
+  bool paged_kv = false;
+  std::string kv_cache_dtype;
+  bool require_fullgraph = false;
+  bool sparse_state = false;  // a sparse run-time state accompanies the call
+};
+
+// What a backend says of one problem in one context. `reasons` is never empty when unsupported.
+struct ExecutionPathResult {
+  BackendName backend;
+  std::string provider;  // "fovea", "cudnn" or "package NAME VERSION"
+  std::string path;      // e.g. "cpu.avx2", "cuda.flash_sm90"
+  std::string instance;  // the row of the instance table, e.g. "f32.d128"
+  SupportStatus support = SupportStatus::unsupported;
+  CompilationMode compilation_mode = CompilationMode::eager_only;
+  bool built = false;  // this binary holds the kernel
+  bool lossy = false;
+  std::optional<double> density;  // share of key blocks kept, when known before the call
+  size_t workspace_bytes = 0;
+  std::vector<Reason> reasons;
+};
+
+// A full-graph request against a report. Never changes the report.
+struct CapabilityResult {
+  SupportStatus status = SupportStatus::unsupported;
+  std::vector<Reason> reasons;
+};
+
+// Truth table of the contract: unmigrated + fullgraph -> unsupported; supported + eager_only +
+// fullgraph -> unsupported; otherwise the report's own status and reasons. Pure; thread-safe.
+FOVEA_API CapabilityResult requested_support(const ExecutionPathResult& report,
+                                             bool require_fullgraph);
+
+}  // namespace fovea

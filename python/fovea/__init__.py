@@ -1,0 +1,241 @@
+"""Fovea: attention for diffusion transformers, from Python.
+
+    import fovea, numpy
+    q = k = v = numpy.random.randn(1, 128, 4, 64).astype("float32")
+    out, receipt = fovea.attention(q, k, v, backend="FLASH_ATTN", return_receipt=True)
+    print(receipt["path"])
+
+Tensors are numpy arrays or anything with __dlpack__ on the CPU; the result is of the kind of q. Errors are typed
+(see fovea.errors) and carry the refusal's reasons as data.
+"""
+
+import ctypes as _c
+import json as _json
+import threading as _threading
+
+from . import _capi, _tensors
+from .errors import (
+    ArgumentError,
+    CommunicationError,
+    DeviceError,
+    FoveaError,
+    InternalError,
+    Reason,
+    ResourceError,
+    UnsupportedError,
+)
+from .errors import class_for as _class_for
+
+__all__ = [
+    "ArgumentError",
+    "Attention",
+    "CommunicationError",
+    "DeviceError",
+    "FoveaError",
+    "InternalError",
+    "Reason",
+    "ResourceError",
+    "UnsupportedError",
+    "attention",
+    "availability",
+    "explain",
+    "load_library",
+    "version",
+]
+
+_library = None
+_lock = _threading.Lock()
+
+
+def load_library(path=None):
+    """Loads libfovea from `path`, or from the package, a checkout's build folder or the system. Done on first use."""
+    global _library
+    with _lock:
+        if _library is None or path is not None:
+            _library = _capi.load(path)
+    return _library
+
+
+def _lib():
+    return _library if _library is not None else load_library()
+
+
+def _text(value):
+    return None if value is None else str(value).encode()
+
+
+def _check(code, error):
+    if code == 0:
+        return
+    lib = _lib()
+    reasons = []
+    for index in range(lib.fovea_error_reason_count(error)):
+        raw = lib.fovea_error_reason(error, index)
+        reasons.append(Reason(*(getattr(raw, field).decode() for field, _ in _capi.Reason._fields_)))
+    message = lib.fovea_error_message(error).decode() or "out of memory"
+    name = lib.fovea_error_code_name(code).decode()
+    lib.fovea_error_free(error)
+    raise _class_for(code)(code, name, message, reasons)
+
+
+def _call(function, *arguments):
+    error = _c.c_void_p()
+    _check(function(*arguments, _c.byref(error)), error)
+
+
+def _take_json(function, *arguments):
+    text = _c.c_void_p()
+    _call(function, *arguments, _c.byref(text))
+    try:
+        return _json.loads(_c.string_at(text))
+    finally:
+        _lib().fovea_string_free(text)
+
+
+class _Config:
+    """An AttentionConfig handle. `config` is JSON text, a mapping or None."""
+
+    def __init__(self, config=None, backend=None):
+        self._handle = _c.c_void_p()
+        if config is not None and not isinstance(config, str):
+            config = _json.dumps(config)
+        # The environment belongs to a call that configures nothing.
+        use_environment = config is None and backend is None
+        _call(_lib().fovea_config_create, _text(config), _text(backend), use_environment, _c.byref(self._handle))
+
+    def __del__(self):
+        if self._handle:
+            _lib().fovea_config_free(self._handle)
+
+
+class Attention:
+    """One attention layer: built once, called many times, from any thread.
+
+    role, category: which entry of the configuration applies. config: JSON text or a mapping; backend: shorthand for
+    its default. heads_q, heads_kv, head_dim, dim_v: checked on every call when given. threads: OpenMP threads, 0 for
+    all.
+    """
+
+    def __init__(
+        self,
+        config=None,
+        *,
+        backend=None,
+        role="self",
+        category=None,
+        heads_q=0,
+        heads_kv=0,
+        head_dim=0,
+        dim_v=0,
+        mask_free=False,
+        threads=0,
+    ):
+        self._handle = _c.c_void_p()
+        handle = _Config(config, backend)
+        options = _capi.LayerOptions(
+            _c.sizeof(_capi.LayerOptions),
+            _text(role),
+            _text(category),
+            heads_q,
+            heads_kv,
+            head_dim,
+            dim_v,
+            mask_free,
+            threads,
+        )
+        _call(_lib().fovea_attention_create, _c.byref(options), handle._handle, _c.byref(self._handle))
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            _lib().fovea_attention_free(self._handle)
+
+    def __call__(
+        self,
+        q,
+        k,
+        v,
+        mask=None,
+        *,
+        kv_lengths=None,
+        cu_seqlens_q=None,
+        cu_seqlens_kv=None,
+        layout="bshd",
+        output_layout=None,
+        scale=None,
+        is_causal=None,
+        window=None,
+        return_lse=False,
+        return_receipt=False,
+    ):
+        """q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv] in `layout`; out [B,Sq,Hq,Dv] of q's kind and dtype.
+
+        mask: boolean (True = attend) or additive, [1|B,Skv], [1|B,1|Sq,Skv] or [1|B,1|Hq,1|Sq,Skv]. window: (left,
+        right), -1 for unbounded. Returns out, or a tuple (out[, lse][, receipt]) with what was asked for.
+        """
+        call = _capi.Call(struct_size=_c.sizeof(_capi.Call), window_left=-1, window_right=-1)
+        given = {
+            "q": q,
+            "k": k,
+            "v": v,
+            "mask": mask,
+            "kv_lengths": kv_lengths,
+            "cu_seqlens_q": cu_seqlens_q,
+            "cu_seqlens_kv": cu_seqlens_kv,
+        }
+        owners = []
+        for name, value in given.items():
+            tensor, owner = _tensors.view(value, name)
+            setattr(call, name, tensor)
+            owners.append(owner)
+        call.input_layout = _text(layout)
+        call.output_layout = _text(output_layout)
+        if scale is not None:
+            call.scale, call.has_scale = scale, 1
+        if is_causal is not None:
+            call.is_causal, call.has_is_causal = bool(is_causal), 1
+        if window is not None:
+            call.window_left, call.window_right = window
+        lib = _lib()
+        out_spec, lse_spec = _capi.Tensor(), _capi.Tensor()
+        _call(lib.fovea_output_spec, _c.byref(call), _c.byref(out_spec), _c.byref(lse_spec))
+        call.out, finish_out = _tensors.allocate(out_spec, q)
+        finish_lse = None
+        if return_lse:
+            call.lse, finish_lse = _tensors.allocate(lse_spec, q)
+        receipt = _c.c_void_p()
+        _call(lib.fovea_attention_run, self._handle, _c.byref(call), _c.byref(receipt))
+        try:
+            report = _json.loads(lib.fovea_receipt_json(receipt)) if return_receipt else None
+        finally:
+            lib.fovea_receipt_free(receipt)
+        results = [finish_out()]
+        if return_lse:
+            results.append(finish_lse())
+        if return_receipt:
+            results.append(report)
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def attention(q, k, v, mask=None, *, config=None, backend=None, role="self", category=None, threads=0, **options):
+    """One call without keeping a layer; see Attention for the arguments."""
+    layer = Attention(config, backend=backend, role=role, category=category, threads=threads)
+    return layer(q, k, v, mask, **options)
+
+
+def explain(config=None, *, backend=None, platform=None, facts=None, role=None, category=None, problem=None):
+    """What a configuration would run and why (fovea.explain/1 as a dict), on this CPU or a described device."""
+    handle = _Config(config, backend)
+    if isinstance(facts, dict):
+        facts = ",".join(f"{key}={value}" for key, value in facts.items())
+    arguments = [_text(value) for value in (platform, facts, role, category, problem)]
+    return _take_json(_lib().fovea_explain, handle._handle, *arguments)
+
+
+def availability(backend):
+    """Whether a backend runs on this machine, with the cause and what to install when it does not."""
+    return _take_json(_lib().fovea_availability, _text(backend))
+
+
+def version():
+    """The library's version."""
+    return _lib().fovea_version().decode()

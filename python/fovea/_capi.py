@@ -1,0 +1,122 @@
+"""The C interface (include/fovea/c_api.h) in ctypes."""
+
+import ctypes as c
+import pathlib
+
+FOVEA_C_API_VERSION = 1
+
+
+class Tensor(c.Structure):
+    _fields_ = [
+        ("data", c.c_void_p),
+        ("device_type", c.c_int32),
+        ("device_index", c.c_int32),
+        ("dtype_code", c.c_uint8),
+        ("dtype_bits", c.c_uint8),
+        ("dtype_lanes", c.c_uint16),
+        ("rank", c.c_int32),
+        ("shape", c.c_int64 * 5),
+        ("stride", c.c_int64 * 5),
+    ]
+
+
+class Reason(c.Structure):
+    _fields_ = [(name, c.c_char_p) for name in ("code", "field", "got", "accepted", "remedy", "message")]
+
+
+class LayerOptions(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("role", c.c_char_p),
+        ("category", c.c_char_p),
+        ("heads_q", c.c_int64),
+        ("heads_kv", c.c_int64),
+        ("head_dim", c.c_int64),
+        ("dim_v", c.c_int64),
+        ("mask_free", c.c_int32),
+        ("threads", c.c_int32),
+    ]
+
+
+class Call(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("q", Tensor),
+        ("k", Tensor),
+        ("v", Tensor),
+        ("out", Tensor),
+        ("lse", Tensor),
+        ("mask", Tensor),
+        ("kv_lengths", Tensor),
+        ("cu_seqlens_q", Tensor),
+        ("cu_seqlens_kv", Tensor),
+        ("input_layout", c.c_char_p),
+        ("output_layout", c.c_char_p),
+        ("scale", c.c_double),
+        ("has_scale", c.c_int32),
+        ("is_causal", c.c_int32),
+        ("has_is_causal", c.c_int32),
+        ("window_left", c.c_int64),
+        ("window_right", c.c_int64),
+        ("max_seqlen_q", c.c_int64),
+        ("max_seqlen_kv", c.c_int64),
+        ("stream", c.c_void_p),
+    ]
+
+
+_P = c.c_void_p
+_PP = c.POINTER(c.c_void_p)
+_S = c.c_char_p
+
+_SIGNATURES = {
+    "fovea_version": (_S, []),
+    "fovea_c_api_version": (c.c_int32, []),
+    "fovea_error_code": (c.c_int32, [_P]),
+    "fovea_error_code_name": (_S, [c.c_int32]),
+    "fovea_error_message": (_S, [_P]),
+    "fovea_error_reason_count": (c.c_size_t, [_P]),
+    "fovea_error_reason": (Reason, [_P, c.c_size_t]),
+    "fovea_error_free": (None, [_P]),
+    "fovea_string_free": (None, [_P]),
+    "fovea_config_create": (c.c_int32, [_S, _S, c.c_int32, _PP, _PP]),
+    "fovea_config_to_json": (c.c_int32, [_P, _PP, _PP]),
+    "fovea_config_free": (None, [_P]),
+    "fovea_attention_create": (c.c_int32, [c.POINTER(LayerOptions), _P, _PP, _PP]),
+    "fovea_attention_free": (None, [_P]),
+    "fovea_output_spec": (c.c_int32, [c.POINTER(Call), c.POINTER(Tensor), c.POINTER(Tensor), _PP]),
+    "fovea_attention_run": (c.c_int32, [_P, c.POINTER(Call), _PP, _PP]),
+    "fovea_receipt_json": (_S, [_P]),
+    "fovea_receipt_free": (None, [_P]),
+    "fovea_explain": (c.c_int32, [_P, _S, _S, _S, _S, _S, _PP, _PP]),
+    "fovea_availability": (c.c_int32, [_S, _PP, _PP]),
+}
+
+
+def _candidates():
+    here = pathlib.Path(__file__).resolve().parent
+    yield here / "libfovea.so"  # installed with the package
+    yield here.parents[1] / "build" / "libfovea.so"  # a checkout after ./dev build
+    yield "libfovea.so"  # the system's search path
+
+
+def load(path=None):
+    """Loads libfovea. Raises ImportError that lists the places tried."""
+    tried = []
+    for candidate in [path] if path is not None else _candidates():
+        try:
+            library = c.CDLL(str(candidate))
+        except OSError as error:
+            tried.append(f"{candidate}: {error}")
+            continue
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.restype = result
+            function.argtypes = arguments
+        found = library.fovea_c_api_version()
+        if found != FOVEA_C_API_VERSION:
+            raise ImportError(f"{candidate} has C interface version {found}, this module needs {FOVEA_C_API_VERSION}")
+        return library
+    raise ImportError(
+        "libfovea.so was not found; build it with ./dev build or call fovea.load_library(path). Tried:\n  "
+        + "\n  ".join(tried)
+    )

@@ -1,0 +1,199 @@
+// Reading rows of any dtype four words at a time, and mask elements as additive terms.
+#pragma once
+
+#include <cfloat>
+#include <cstdint>
+
+#include "src/backends/cpu_flash/params.hpp"
+#include "src/simd/quad.hpp"
+
+namespace fovea::cpu_flash {
+
+using simd::FloatMem;
+using simd::HalfMem;
+using simd::Quad;
+using simd::QuadBits;
+using simd::QuadHalf;
+using simd::QuadInt;
+
+inline constexpr float kLog2E = 1.44269504088896341f;
+inline constexpr float kInfinity = __builtin_inff();
+
+// A loader reads four 32-bit words from consecutive elements: one element each, widened to float32,
+// or a pair of 16-bit elements as it is.
+struct LoadF32 {
+  using Element = float;
+  static constexpr int kPerWord = 1;
+  static FOVEA_INLINE Quad load(const Element* p) { return simd::quad_load(p); }
+};
+
+struct LoadBf16 {
+  using Element = uint16_t;
+  static constexpr int kPerWord = 1;
+  static FOVEA_INLINE Quad load(const Element* p) { return simd::quad_from_bf16(p); }
+};
+
+template <class V>
+struct LoadF16 {
+  using Element = uint16_t;
+  static constexpr int kPerWord = 1;
+  static FOVEA_INLINE Quad load(const Element* p) { return V::quad_from_f16(p); }
+};
+
+struct LoadBf16Pairs {
+  using Element = uint16_t;
+  static constexpr int kPerWord = 2;
+  static FOVEA_INLINE Quad load(const Element* p) { return simd::quad_load(p); }
+};
+
+// Rows of a strided tensor lie on different pages, where the hardware does not look ahead.
+template <int kWrite>
+FOVEA_INLINE void prefetch_row(const void* row, int64_t bytes) {
+  const char* p = static_cast<const char*>(row);
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, kWrite);
+}
+
+// The first `n` elements at p (fewer than four words), zeros after them.
+template <class L>
+FOVEA_INLINE Quad load_partial(const typename L::Element* p, int64_t n) {
+  typename L::Element buffer[4 * L::kPerWord] = {};
+  for (int64_t i = 0; i < n && i < 4 * L::kPerWord; ++i) buffer[i] = p[i];
+  return L::load(buffer);
+}
+
+// Writes four rows as columns: word c of row i goes to target[c * stride + i].
+template <class L, bool kScaled>
+FOVEA_INLINE void pack_columns(const typename L::Element* const (&rows)[4], int64_t elements,
+                               Quad factor, float* target, int64_t stride) {
+  constexpr int64_t kStep = 4 * L::kPerWord;
+  const typename L::Element* const r0 = rows[0];
+  const typename L::Element* const r1 = rows[1];
+  const typename L::Element* const r2 = rows[2];
+  const typename L::Element* const r3 = rows[3];
+  int64_t e = 0;
+  for (; e + kStep <= elements; e += kStep) {
+    Quad x0 = L::load(r0 + e), x1 = L::load(r1 + e), x2 = L::load(r2 + e), x3 = L::load(r3 + e);
+    if constexpr (kScaled) x0 *= factor, x1 *= factor, x2 *= factor, x3 *= factor;
+    simd::quad_transpose(x0, x1, x2, x3);
+    simd::quad_store(target, x0);
+    simd::quad_store(target + stride, x1);
+    simd::quad_store(target + 2 * stride, x2);
+    simd::quad_store(target + 3 * stride, x3);
+    target += 4 * stride;
+  }
+  if (e == elements) return;
+  Quad x[4];
+  FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
+    x[i] = load_partial<L>(rows[i] + e, elements - e);
+    if constexpr (kScaled) x[i] *= factor;
+  }
+  simd::quad_transpose(x[0], x[1], x[2], x[3]);
+  const int64_t words = (elements - e + L::kPerWord - 1) / L::kPerWord;
+  for (int64_t i = 0; i < words; ++i) simd::quad_store(target + i * stride, x[i]);
+}
+
+// ---- masks: an element becomes a term of the score in units of log2, -infinity hides ----
+
+// A finite term stays finite, so that it never hides.
+FOVEA_INLINE Quad finite_term(Quad term, QuadInt was_infinite) {
+  const QuadInt clamp_low = (term == simd::quad_set(-kInfinity)) & ~was_infinite;
+  const QuadInt clamp_high = (term == simd::quad_set(kInfinity)) & ~was_infinite;
+  term = clamp_low ? simd::quad_set(-FLT_MAX) : term;
+  return clamp_high ? simd::quad_set(FLT_MAX) : term;
+}
+
+FOVEA_INLINE QuadInt quad_is_infinite(Quad x) {
+  return (x == simd::quad_set(kInfinity)) | (x == simd::quad_set(-kInfinity));
+}
+
+FOVEA_INLINE Quad additive_term(Quad x) {
+  return finite_term(x * simd::quad_set(kLog2E), quad_is_infinite(x));
+}
+
+FOVEA_INLINE Quad hidden_where(QuadInt hidden) {
+  return hidden ? simd::quad_set(-kInfinity) : simd::quad_set(0.f);
+}
+
+// The sum of two terms; hidden by either is hidden, and two finite ones do not hide.
+FOVEA_INLINE Quad combine_terms(Quad a, Quad b) {
+  const Quad minus_infinity = simd::quad_set(-kInfinity);
+  const QuadInt hidden = (a == minus_infinity) | (b == minus_infinity);
+  const Quad sum = a + b;
+  const Quad finite = sum < simd::quad_set(-FLT_MAX) ? simd::quad_set(-FLT_MAX) : sum;
+  return hidden ? minus_infinity : finite;
+}
+
+template <class V, MaskType kType>
+struct MaskElements {
+  static constexpr int64_t kBytes = kType == MaskType::int64                                ? 8
+                                    : kType == MaskType::int32 || kType == MaskType::f32    ? 4
+                                    : kType == MaskType::boolean || kType == MaskType::uint8 ? 1
+                                                                                             : 2;
+
+  static constexpr bool kAdditive =
+      kType == MaskType::f32 || kType == MaskType::f16 || kType == MaskType::bf16;
+
+  // `term` with four elements' own terms on top.
+  static FOVEA_INLINE Quad apply(Quad term, Quad elements) {
+    if constexpr (kAdditive) {
+      return combine_terms(term, elements);
+    } else {
+      return elements == simd::quad_set(0.f) ? term : elements;
+    }
+  }
+
+  // Four consecutive elements.
+  static FOVEA_INLINE Quad load(const char* p) {
+    if constexpr (kType == MaskType::f32) {
+      return additive_term(simd::quad_load(p));
+    } else if constexpr (kType == MaskType::bf16) {
+      return additive_term(simd::quad_from_bf16(p));
+    } else if constexpr (kType == MaskType::f16) {
+      return additive_term(V::quad_from_f16(p));
+    } else if constexpr (kType == MaskType::int32) {
+      return hidden_where((QuadInt)simd::quad_load(p) == 0);
+    } else if constexpr (kType == MaskType::boolean || kType == MaskType::uint8) {
+      const simd::QuadBytes bytes = *reinterpret_cast<const simd::QuadBytes*>(p);
+      return hidden_where((QuadInt)__builtin_convertvector(bytes, QuadBits) == 0);
+    } else {
+      Quad x;
+      FOVEA_UNROLL for (int i = 0; i < 4; ++i) x[i] = load_one(p + i * kBytes);
+      return x;
+    }
+  }
+
+  static FOVEA_INLINE float load_one(const char* p) {
+    if constexpr (kType == MaskType::boolean || kType == MaskType::uint8) {
+      return *p != 0 ? 0.f : -kInfinity;
+    } else if constexpr (kType == MaskType::int64) {
+      typedef int64_t Int64Mem __attribute__((aligned(1), may_alias));
+      return *reinterpret_cast<const Int64Mem*>(p) != 0 ? 0.f : -kInfinity;
+    } else {
+      alignas(16) char buffer[16] = {};
+      for (int64_t i = 0; i < kBytes; ++i) buffer[i] = p[i];
+      return load(buffer)[0];
+    }
+  }
+};
+
+// Calls visitor(MaskElements<V, type>{}) for the run-time type.
+template <class V, class Visitor>
+FOVEA_INLINE void visit_mask_type(MaskType type, Visitor&& visitor) {
+  switch (type) {
+    case MaskType::boolean:
+    case MaskType::uint8:
+      return visitor(MaskElements<V, MaskType::uint8>{});
+    case MaskType::int32:
+      return visitor(MaskElements<V, MaskType::int32>{});
+    case MaskType::int64:
+      return visitor(MaskElements<V, MaskType::int64>{});
+    case MaskType::f32:
+      return visitor(MaskElements<V, MaskType::f32>{});
+    case MaskType::f16:
+      return visitor(MaskElements<V, MaskType::f16>{});
+    case MaskType::bf16:
+      return visitor(MaskElements<V, MaskType::bf16>{});
+  }
+}
+
+}  // namespace fovea::cpu_flash

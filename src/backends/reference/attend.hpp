@@ -1,0 +1,71 @@
+// Attention in float64, row by row, as the contract words it. Everything else is measured against
+// it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "fovea/backend.hpp"
+#include "fovea/error.hpp"
+#include "fovea/executor.hpp"
+#include "fovea/problem.hpp"
+
+namespace fovea::backends::reference {
+
+// One finished query row. `out` holds dim_v values and is valid during the call only.
+struct Row {
+  int64_t batch = 0;  // 0 when packed
+  int64_t head = 0;
+  int64_t index = 0;  // along q's sequence axis
+  const double* out = nullptr;
+  double lse = 0;
+  double magnitude = 0;    // largest finite visible |scale q.k + bias|; 0 when none
+  bool deep_bias = false;  // sees keys, and every visible bias is below -2^20
+};
+
+class RowSink {
+ public:
+  virtual ~RowSink() = default;
+  // Called once per row, from several workers at once, in no fixed order.
+  virtual void row(const Row& row) noexcept = 0;
+};
+
+// Splits a problem into tiles of a few query rows of one head. The tensors must be those of the
+// problem (see check_tensors) with checked values; out and lse are not read. Thread-safe.
+class Tiles {
+ public:
+  Tiles(const Problem& problem, const AttentionTensors& tensors) noexcept
+      : problem_(problem), tensors_(tensors) {}
+
+  int64_t count() const noexcept;
+  // `scratch` has scratch_bytes(problem) bytes, aligned to 8, and belongs to this call.
+  void run(int64_t tile, void* scratch, RowSink& sink) const noexcept;
+
+ private:
+  const Problem& problem_;
+  const AttentionTensors& tensors_;
+};
+
+// Scratch of one worker: proportional to seq_kv, head_dim and dim_v.
+size_t scratch_bytes(const Problem& problem) noexcept;
+
+// Unrounded results, contiguous: out [B,Sq,Hq,Dv] in problem.out_layout (packed [Tq,Hq,Dv]); lse
+// and deep_bias [B,Hq,Sq] (packed [Hq,Tq]).
+struct Oracle {
+  std::vector<double> out;
+  std::vector<double> lse;
+  std::vector<uint8_t> deep_bias;  // rows that are only meaningful in closed form
+  double magnitude = 0;            // over all other rows
+};
+
+// The oracle's answer for tensors that match `problem`. Checks them as a run does. Errors:
+// invalid_tensor, invalid_value, unsupported (sparse patterns).
+Result<Oracle> compute_oracle(const Problem& problem, const AttentionTensors& tensors,
+                              Executor& executor);
+
+// Offset of a row's first output value, and of its LSE.
+int64_t out_offset(const Problem& problem, const Row& row) noexcept;
+int64_t lse_offset(const Problem& problem, const Row& row) noexcept;
+
+}  // namespace fovea::backends::reference

@@ -1,0 +1,213 @@
+#include "src/backends/run_tensors.hpp"
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "fovea/tensor_view.hpp"
+#include "src/core/tensor_memory.hpp"
+
+namespace fovea::backends {
+namespace {
+
+Error wrong(std::string_view tensor, std::string what) {
+  return {ErrorCode::invalid_tensor,
+          std::string(tensor) + ' ' + std::move(what) + "; plan again for other tensors",
+          {}};
+}
+
+std::string list(std::span<const int64_t> sizes) {
+  std::string text = "[";
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (i > 0) text += ',';
+    text += std::to_string(sizes[i]);
+  }
+  return text += ']';
+}
+
+std::span<const int64_t> shape_of(const TensorView& t) {
+  return {t.shape.data(), static_cast<size_t>(t.rank)};
+}
+
+// What a tensor of the call must be; `strides` may be empty (any).
+struct Expected {
+  std::string_view name;
+  DType dtype;
+  std::array<int64_t, 4> shape{};
+  size_t rank = 0;
+
+  std::span<const int64_t> sizes() const { return {shape.data(), rank}; }
+};
+
+Status check_presence(std::string_view name, const TensorView& t, bool planned) {
+  if (t.present() == planned) return {};
+  return wrong(name, planned ? "is missing, but the plan was made with it"
+                             : "is given, but the plan was made without it");
+}
+
+Status check_one(const Expected& e, const TensorView& t, DeviceType device) {
+  if (t.rank < 1 || t.rank > kMaxRank) return wrong(e.name, "is missing");
+  if (t.device.type != device)
+    return wrong(e.name, "is on " + to_string(t.device) + ", planned for " +
+                             to_string(Device{device, t.device.index}));
+  if (t.dtype != e.dtype)
+    return wrong(e.name, "has dtype " + std::string(name(t.dtype)) + ", planned " +
+                             std::string(name(e.dtype)));
+  const std::span<const int64_t> shape = shape_of(t);
+  bool same = shape.size() == e.rank;
+  int64_t elements = 1;
+  for (size_t i = 0; same && i < e.rank; ++i) {
+    same = shape[i] == e.shape[i];
+    elements *= shape[i];
+  }
+  if (!same) return wrong(e.name, "has shape " + list(shape) + ", planned " + list(e.sizes()));
+  if (elements != 0 && t.data == nullptr) return wrong(e.name, "has a null data pointer");
+  return {};
+}
+
+Expected heads_tensor(std::string_view name, DType dtype, Layout layout, int64_t batch, int64_t seq,
+                      int64_t heads, int64_t dim) {
+  switch (layout) {
+    case Layout::packed:
+      return {name, dtype, {seq, heads, dim}, 3};
+    case Layout::bhsd:
+      return {name, dtype, {batch, heads, seq, dim}, 4};
+    case Layout::bshd:
+      break;
+  }
+  return {name, dtype, {batch, seq, heads, dim}, 4};
+}
+
+Status check_strides(const Expected& e, const TensorView& t, Layout layout, const Strides& s) {
+  std::array<int64_t, 4> planned{};
+  if (layout == Layout::packed)
+    planned = {s.seq, s.head, 1};
+  else if (layout == Layout::bhsd)
+    planned = {s.batch, s.head, s.seq, 1};
+  else
+    planned = {s.batch, s.seq, s.head, 1};
+  bool empty = false;
+  for (size_t i = 0; i < e.rank; ++i) empty = empty || t.shape[i] == 0;
+  for (size_t i = 0; !empty && i < e.rank; ++i)
+    if (t.shape[i] > 1 && t.stride[i] != planned[i])
+      return wrong(e.name, "has strides " + list({t.stride.data(), e.rank}) + ", planned " +
+                               list({planned.data(), e.rank}));
+  return {};
+}
+
+Status check_mask(const Problem& p, const TensorView& mask, DeviceType device) {
+  FOVEA_CHECK(check_presence("mask", mask, p.mask.kind != MaskKind::none));
+  if (!mask.present()) return {};
+  const int64_t batch = p.mask.per_batch ? p.batch : 1;
+  const int64_t heads = p.mask.per_head ? p.heads_q : 1;
+  const int64_t rows = p.mask.per_query ? p.seq_q : 1;
+  Expected e{"mask", p.mask.dtype, {batch, heads, rows, p.seq_kv}, 4};
+  if (p.mask.kind == MaskKind::keys)
+    e = {"mask", p.mask.dtype, {batch, p.seq_kv}, 2};
+  else if (mask.rank == 3 && !p.mask.per_head)
+    e = {"mask", p.mask.dtype, {batch, rows, p.seq_kv}, 3};
+  FOVEA_CHECK(check_one(e, mask, device));
+  for (size_t i = 0; i < e.rank; ++i)
+    if (mask.stride[i] < 0) return wrong("mask", "has a negative stride");
+  if (p.seq_kv > 1 && mask.stride[e.rank - 1] != 1)
+    return wrong("mask", "has a last axis that is not contiguous");
+  return {};
+}
+
+Status check_vector(std::string_view name, const TensorView& t, bool planned, int64_t size,
+                    bool wide, DeviceType device) {
+  FOVEA_CHECK(check_presence(name, t, planned));
+  if (!planned) return {};
+  const DType dtype = wide && t.dtype == kI64 ? kI64 : kI32;
+  FOVEA_CHECK(check_one({name, dtype, {size}, 1}, t, device));
+  if (!t.contiguous()) return wrong(name, "is not contiguous");
+  return {};
+}
+
+Status check_apart(std::string_view name, const TensorView& output, const AttentionTensors& t) {
+  const std::pair<std::string_view, const TensorView*> inputs[] = {
+      {"q", &t.q},
+      {"k", &t.k},
+      {"v", &t.v},
+      {"mask", &t.mask},
+      {"kv_lengths", &t.kv_lengths},
+      {"cu_seqlens_q", &t.cu_seqlens_q},
+      {"cu_seqlens_kv", &t.cu_seqlens_kv}};
+  for (const auto& [input, view] : inputs)
+    if (may_overlap(output, *view))
+      return wrong(name, "overlaps the memory of " + std::string(input));
+  return {};
+}
+
+Status check_output(const Expected& e, const TensorView& t, const AttentionTensors& all,
+                    DeviceType device) {
+  FOVEA_CHECK(check_one(e, t, device));
+  if (!t.contiguous()) return wrong(e.name, "is not contiguous");
+  return check_apart(e.name, t, all);
+}
+
+}  // namespace
+
+Status check_inputs(const Problem& p, const AttentionTensors& t, DeviceType device) {
+  struct Head {
+    std::string_view name;
+    const TensorView* view;
+    const Strides* strides;
+    int64_t seq, heads, dim;
+  };
+  const Head heads[] = {{"q", &t.q, &p.q_strides, p.seq_q, p.heads_q, p.head_dim},
+                        {"k", &t.k, &p.k_strides, p.seq_kv, p.heads_kv, p.head_dim},
+                        {"v", &t.v, &p.v_strides, p.seq_kv, p.heads_kv, p.dim_v}};
+  for (const Head& h : heads) {
+    const Expected e = heads_tensor(h.name, p.dtype, p.layout, p.batch, h.seq, h.heads, h.dim);
+    FOVEA_CHECK(check_one(e, *h.view, device));
+    FOVEA_CHECK(check_strides(e, *h.view, p.layout, *h.strides));
+  }
+  const bool packed = p.layout == Layout::packed;
+  FOVEA_CHECK(check_mask(p, t.mask, device));
+  FOVEA_CHECK(check_vector("kv_lengths", t.kv_lengths, p.has_kv_lengths, p.batch, true, device));
+  FOVEA_CHECK(check_vector("cu_seqlens_q", t.cu_seqlens_q, packed, p.documents + 1, false, device));
+  return check_vector("cu_seqlens_kv", t.cu_seqlens_kv, packed, p.documents + 1, false, device);
+}
+
+Status check_tensors(const Problem& p, const AttentionTensors& t, DeviceType device,
+                     size_t alignment) {
+  FOVEA_CHECK(check_inputs(p, t, device));
+  const std::pair<std::string_view, const TensorView*> inputs[] = {
+      {"q", &t.q}, {"k", &t.k}, {"v", &t.v}};
+  for (const auto& [name, view] : inputs)
+    if (reinterpret_cast<uintptr_t>(view->data) % alignment != 0)
+      return wrong(name, "is not aligned to " + std::to_string(alignment) + " bytes");
+  FOVEA_CHECK(check_output(
+      heads_tensor("out", p.out_dtype, p.out_layout, p.batch, p.seq_q, p.heads_q, p.dim_v), t.out,
+      t, device));
+  FOVEA_CHECK(check_presence("lse", t.lse, p.lse));
+  if (!p.lse) return {};
+  const Expected lse = p.layout == Layout::packed
+                           ? Expected{"lse", kF32, {p.heads_q, p.seq_q}, 2}
+                           : Expected{"lse", kF32, {p.batch, p.heads_q, p.seq_q}, 3};
+  FOVEA_CHECK(check_output(lse, t.lse, t, device));
+  if (may_overlap(t.out, t.lse)) return wrong("lse", "overlaps the memory of out");
+  return {};
+}
+
+Status check_workspace(Workspace workspace, size_t needed) {
+  if (needed == 0) return {};
+  if (workspace.data == nullptr || workspace.bytes < needed)
+    return Error{ErrorCode::workspace_too_small,
+                 "the workspace has " +
+                     std::to_string(workspace.data == nullptr ? 0 : workspace.bytes) +
+                     " bytes; the plan needs " + std::to_string(needed),
+                 {}};
+  if (reinterpret_cast<uintptr_t>(workspace.data) % Plan::kWorkspaceAlignment != 0)
+    return Error{
+        ErrorCode::invalid_argument,
+        "the workspace is not aligned to " + std::to_string(Plan::kWorkspaceAlignment) + " bytes",
+        {}};
+  return {};
+}
+
+}  // namespace fovea::backends

@@ -1,0 +1,221 @@
+#include "fovea/attention.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "src/capi/handles.hpp"
+#include "src/select/report_json.hpp"
+
+using fovea::capi::guard;
+using fovea::capi::null_argument;
+
+namespace fovea::capi {
+namespace {
+
+// Copies the fields that the caller's version of the struct has; the rest keeps its default.
+template <class T>
+Result<T> sized(const T* given, const char* function, const char* argument, T defaults) {
+  if (given == nullptr) return null_argument(function, argument);
+  if (given->struct_size < sizeof(size_t) || given->struct_size > 64 * sizeof(T))
+    return Error{ErrorCode::invalid_argument,
+                 std::string(function) + ": " + argument + "->struct_size is " +
+                     std::to_string(given->struct_size) + "; set it to sizeof(*" + argument + ")",
+                 {}};
+  std::memcpy(&defaults, given, std::min(given->struct_size, sizeof(T)));
+  return defaults;
+}
+
+fovea_call default_call() {
+  fovea_call call{};
+  call.window_left = call.window_right = -1;
+  return call;
+}
+
+Result<TensorView> view_of(const fovea_tensor& t, const char* tensor) {
+  TensorView view;
+  if (t.rank == 0) return view;
+  if (t.rank < 0 || t.rank > kMaxRank)
+    return Error{ErrorCode::invalid_tensor,
+                 std::string(tensor) + ": rank " + std::to_string(t.rank) + " is not in 0.." +
+                     std::to_string(kMaxRank),
+                 {}};
+  view.data = t.data;
+  view.device = {static_cast<DeviceType>(t.device_type), t.device_index};
+  view.dtype = {t.dtype_code, t.dtype_bits, t.dtype_lanes};
+  view.rank = t.rank;
+  std::copy_n(t.shape, kMaxRank, view.shape.begin());
+  std::copy_n(t.stride, kMaxRank, view.stride.begin());
+  return view;
+}
+
+Result<Layout> layout_of(const char* text, const char* field, Layout fallback) {
+  if (text == nullptr) return fallback;
+  if (auto layout = parse_layout(text)) return *layout;
+  return Error{ErrorCode::invalid_argument,
+               std::string(field) + " '" + text +
+                   "' is not a layout; accepted: bshd (BSND), bhsd (BNSD), packed (THD)",
+               {}};
+}
+
+struct Call {
+  AttentionTensors tensors;
+  CallOptions options;
+};
+
+Result<Call> read_call(const fovea_call* given, const char* function) {
+  FOVEA_TRY(const fovea_call c, sized(given, function, "call", default_call()));
+  Call call;
+  const auto read = [&](const fovea_tensor& from, const char* name, TensorView& to) -> Status {
+    FOVEA_TRY(to, view_of(from, name));
+    return {};
+  };
+  FOVEA_CHECK(read(c.q, "q", call.tensors.q));
+  FOVEA_CHECK(read(c.k, "k", call.tensors.k));
+  FOVEA_CHECK(read(c.v, "v", call.tensors.v));
+  FOVEA_CHECK(read(c.out, "out", call.tensors.out));
+  FOVEA_CHECK(read(c.lse, "lse", call.tensors.lse));
+  FOVEA_CHECK(read(c.mask, "mask", call.tensors.mask));
+  FOVEA_CHECK(read(c.kv_lengths, "kv_lengths", call.tensors.kv_lengths));
+  FOVEA_CHECK(read(c.cu_seqlens_q, "cu_seqlens_q", call.tensors.cu_seqlens_q));
+  FOVEA_CHECK(read(c.cu_seqlens_kv, "cu_seqlens_kv", call.tensors.cu_seqlens_kv));
+  FOVEA_TRY(call.options.input_layout, layout_of(c.input_layout, "input_layout", Layout::bshd));
+  FOVEA_TRY(call.options.output_layout,
+            layout_of(c.output_layout, "output_layout", call.options.input_layout));
+  if (c.has_scale != 0) call.options.scale = c.scale;
+  if (c.has_is_causal != 0) call.options.is_causal = c.is_causal != 0;
+  call.options.window = {c.window_left, c.window_right};
+  call.options.return_lse = call.tensors.lse.present();
+  if (call.tensors.out.present()) call.options.out_dtype = call.tensors.out.dtype;
+  call.options.max_seqlen_q = c.max_seqlen_q;
+  call.options.max_seqlen_kv = c.max_seqlen_kv;
+  call.options.stream.handle = c.stream;
+  return call;
+}
+
+fovea_tensor tensor_of(const OutputSpec& spec) {
+  fovea_tensor t{};
+  t.device_type = static_cast<int32_t>(DeviceType::cpu);
+  t.dtype_code = spec.dtype.code;
+  t.dtype_bits = spec.dtype.bits;
+  t.dtype_lanes = spec.dtype.lanes;
+  t.rank = static_cast<int32_t>(spec.shape.size());
+  std::copy(spec.shape.begin(), spec.shape.end(), t.shape);
+  std::copy(spec.strides.begin(), spec.strides.end(), t.stride);
+  return t;
+}
+
+Error need_out(const char* function) {
+  return {ErrorCode::invalid_tensor,
+          std::string(function) +
+              ": call->out is absent; its shape and strides come from fovea_output_spec",
+          {}};
+}
+
+}  // namespace
+}  // namespace fovea::capi
+
+extern "C" {
+
+int32_t fovea_attention_create(const fovea_layer_options* options, const fovea_config* config,
+                               fovea_attention** attention, fovea_error** error) {
+  return guard(error, [&]() -> fovea::Status {
+    constexpr const char* kFunction = "fovea_attention_create";
+    if (attention == nullptr) return null_argument(kFunction, "attention");
+    FOVEA_TRY(const fovea_layer_options o,
+              fovea::capi::sized(options, kFunction, "options", fovea_layer_options{}));
+    fovea::LayerOptions layer;
+    if (o.role != nullptr) layer.role = o.role;
+    if (o.category != nullptr) layer.category = o.category;
+    layer.heads_q = o.heads_q;
+    layer.heads_kv = o.heads_kv;
+    layer.head_dim = o.head_dim;
+    layer.dim_v = o.dim_v;
+    layer.mask_free = o.mask_free != 0;
+    std::unique_ptr<fovea::Executor> executor = fovea::make_openmp_executor(o.threads);
+    FOVEA_TRY(fovea::Attention built,
+              fovea::Attention::create(
+                  std::move(layer), config == nullptr ? fovea::AttentionConfig{} : config->config,
+                  executor.get()));
+    *attention = new fovea_attention{std::move(executor), std::move(built)};
+    return {};
+  });
+}
+
+void fovea_attention_free(fovea_attention* attention) { delete attention; }
+
+int32_t fovea_output_spec(const fovea_call* call, fovea_tensor* out, fovea_tensor* lse,
+                          fovea_error** error) {
+  return guard(error, [&]() -> fovea::Status {
+    if (out == nullptr) return null_argument("fovea_output_spec", "out");
+    FOVEA_TRY(fovea::capi::Call c, fovea::capi::read_call(call, "fovea_output_spec"));
+    c.tensors.out = {};
+    c.tensors.lse = {};
+    FOVEA_TRY(const fovea::Problem problem, fovea::describe(c.tensors, c.options));
+    FOVEA_TRY(const fovea::OutputSpecs specs, fovea::output_spec(problem));
+    *out = fovea::capi::tensor_of(specs.out);
+    if (lse != nullptr) *lse = fovea::capi::tensor_of(specs.lse);
+    return {};
+  });
+}
+
+int32_t fovea_attention_run(const fovea_attention* attention, const fovea_call* call,
+                            fovea_receipt** receipt, fovea_error** error) {
+  return guard(error, [&]() -> fovea::Status {
+    constexpr const char* kFunction = "fovea_attention_run";
+    if (attention == nullptr) return null_argument(kFunction, "attention");
+    FOVEA_TRY(const fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
+    if (!c.tensors.out.present()) return fovea::capi::need_out(kFunction);
+    FOVEA_TRY(const std::shared_ptr<const fovea::Receipt> done,
+              attention->attention.run(c.tensors, c.options));
+    if (receipt != nullptr) *receipt = new fovea_receipt{fovea::report::receipt(*done).dump()};
+    return {};
+  });
+}
+
+int32_t fovea_attention_plan(const fovea_attention* attention, const fovea_call* call,
+                             fovea_plan** plan, fovea_error** error) {
+  return guard(error, [&]() -> fovea::Status {
+    constexpr const char* kFunction = "fovea_attention_plan";
+    if (attention == nullptr) return null_argument(kFunction, "attention");
+    if (plan == nullptr) return null_argument(kFunction, "plan");
+    FOVEA_TRY(const fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
+    FOVEA_TRY(fovea::Problem problem, fovea::describe(c.tensors, c.options));
+    FOVEA_TRY(std::shared_ptr<const fovea::Plan> made, attention->attention.plan(problem));
+    *plan = new fovea_plan{std::move(made), std::move(problem)};
+    return {};
+  });
+}
+
+size_t fovea_plan_workspace_bytes(const fovea_plan* plan) {
+  return plan == nullptr ? 0 : plan->plan->workspace_bytes();
+}
+
+int32_t fovea_plan_run(const fovea_plan* plan, const fovea_call* call, void* workspace,
+                       size_t workspace_bytes, fovea_error** error) {
+  return guard(error, [&]() -> fovea::Status {
+    constexpr const char* kFunction = "fovea_plan_run";
+    if (plan == nullptr) return null_argument(kFunction, "plan");
+    FOVEA_TRY(const fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
+    if (!c.tensors.out.present()) return fovea::capi::need_out(kFunction);
+    FOVEA_TRY(const fovea::Problem problem, fovea::describe(c.tensors, c.options));
+    if (problem != plan->problem)
+      return fovea::Error{fovea::ErrorCode::invalid_tensor,
+                          "fovea_plan_run: the call is '" + to_string(problem) +
+                              "' but the plan is for '" + to_string(plan->problem) +
+                              "'; make a plan for it",
+                          {}};
+    return plan->plan->run(c.tensors, {workspace, workspace_bytes}, c.options.stream);
+  });
+}
+
+void fovea_plan_free(fovea_plan* plan) { delete plan; }
+
+const char* fovea_receipt_json(const fovea_receipt* receipt) {
+  return receipt == nullptr ? "" : receipt->json.c_str();
+}
+
+void fovea_receipt_free(fovea_receipt* receipt) { delete receipt; }
+
+}  // extern "C"

@@ -1,0 +1,61 @@
+// What stands behind the opaque handles, and how C++ results become codes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fovea/attention.hpp"
+#include "fovea/c_api.h"
+#include "fovea/error.hpp"
+
+struct fovea_error {
+  fovea::Error error;
+  // Texts that the C reasons point to, one set for each reason.
+  struct Texts {
+    std::string code, message;
+  };
+  std::vector<Texts> texts;
+};
+struct fovea_config {
+  fovea::AttentionConfig config;
+};
+struct fovea_attention {
+  std::unique_ptr<fovea::Executor> executor;
+  fovea::Attention attention;
+};
+struct fovea_plan {
+  std::shared_ptr<const fovea::Plan> plan;
+  fovea::Problem problem;
+};
+struct fovea_receipt {
+  std::string json;
+};
+
+namespace fovea::capi {
+
+// Hands the error to the caller (when it wants one) and returns its code.
+int32_t fail(Error error, fovea_error** out);
+
+// Copies into a string that fovea_string_free frees; null when there is no memory.
+char* copy(const std::string& text);
+
+// Runs `body`, a callable returning Status. Host allocation failure becomes out_of_memory, so that
+// no exception crosses the interface.
+template <class Body>
+int32_t guard(fovea_error** error, Body&& body) noexcept {
+  try {
+    Status status = body();
+    return status ? FOVEA_OK : fail(std::move(status).error(), error);
+  } catch (...) {
+    if (error != nullptr) *error = nullptr;
+    return static_cast<int32_t>(ErrorCode::out_of_memory);
+  }
+}
+
+inline Error null_argument(const char* function, const char* argument) {
+  return {ErrorCode::invalid_argument, std::string(function) + ": " + argument + " is NULL", {}};
+}
+
+}  // namespace fovea::capi

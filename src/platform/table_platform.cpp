@@ -1,0 +1,193 @@
+#include "src/platform/table_platform.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "src/core/text.hpp"
+#include "src/platform/check.hpp"
+#include "src/platform/package.hpp"
+
+namespace fovea::platform {
+namespace {
+
+bool is_built_in(BackendName backend) {
+  return static_cast<size_t>(backend.id()) < backend_names().size();
+}
+
+std::string provider_text(const Row& row, const DeviceFacts& facts) {
+  if (row.provider != Provider::package) return std::string(name(row.provider));
+  return text::concat("package ", describe(package(row.package), facts));
+}
+
+std::string registry_path(const Row& row) {
+  if (row.provider != Provider::package) return std::string(row.path);
+  return text::concat("package:", package(row.package).name);
+}
+
+PolicyVerdict other_platform(BackendName backend, PlatformId platform) {
+  std::vector<std::string_view> runs_on;
+  for (const PlatformId id : platforms_of(backend)) runs_on.push_back(fovea::name(id));
+  const std::string_view remedy = backend == backend::REFERENCE
+                                      ? "run it on CPU tensors, or use TORCH_SDPA"
+                                      : "use FLASH_ATTN or TORCH_SDPA";
+  return {backend,
+          {},
+          {},
+          {{ReasonCode::platform, "platform", std::string(fovea::name(platform)),
+            text::join(runs_on), std::string(remedy)}}};
+}
+
+bool about_device(const Reason& reason) {
+  return reason.code == ReasonCode::architecture && reason.field != kBinary;
+}
+
+// Adds `item` to a list of alternatives unless it stands there.
+void add_alternative(std::vector<std::string>& list, std::string item) {
+  if (!item.empty() && std::find(list.begin(), list.end(), item) == list.end())
+    list.push_back(std::move(item));
+}
+
+// Where other rows fail for the same kind of reason, one reason names all that would help.
+void offer_alternatives(std::vector<Reason>& reasons, std::span<const std::vector<Reason>> others) {
+  for (Reason& reason : reasons) {
+    if (!about_device(reason) && reason.code != ReasonCode::package) continue;
+    std::vector<std::string> accepted{reason.accepted};
+    std::vector<std::string> remedies{reason.remedy};
+    for (const std::vector<Reason>& list : others)
+      for (const Reason& other : list) {
+        if (other.code != reason.code || about_device(other) != about_device(reason)) continue;
+        add_alternative(accepted, other.accepted);
+        add_alternative(remedies, other.remedy);
+      }
+    reason.accepted = text::join(accepted, reason.code == ReasonCode::package ? " or " : ", ");
+    reason.remedy = text::join(remedies, ", or ");
+  }
+}
+
+}  // namespace
+
+TablePlatform::TablePlatform(const Policy& policy, DeviceFacts facts)
+    : policy_(&policy), facts_(std::move(facts)) {}
+
+bool TablePlatform::hidden(const Row& row) const {
+  return row.provider == Provider::fovea && !facts_.flag("fovea_kernels", true);
+}
+
+TablePlatform::Opinion TablePlatform::opinion(const Row& row, const PolicyQuery& query) const {
+  Opinion result{&row, 0, 0, {}};
+  for (const Check& check : row.checks) {
+    if (check.kind == Check::Kind::backend) {
+      std::vector<Reason> inherited = judge(check.other, {query.head_dim, query.mask_free}).reasons;
+      result.reasons.insert(result.reasons.end(), std::make_move_iterator(inherited.begin()),
+                            std::make_move_iterator(inherited.end()));
+      continue;
+    }
+    std::optional<Reason> reason = failure(check, row.instead, facts_, query);
+    if (!reason) continue;
+    if (reason->code == ReasonCode::package && reason->got == kNotInstalled) ++result.missing;
+    if (of_device(check.kind)) {
+      ++result.device_reasons;
+    } else if (result.device_reasons > 0) {
+      // Neither a rebuild nor a package changes the device.
+      if (check.kind == Check::Kind::embedded) continue;
+      reason->remedy.clear();
+    }
+    result.reasons.push_back(*std::move(reason));
+  }
+  if (row.path.empty() && row.provider == Provider::fovea)
+    result.reasons.push_back({ReasonCode::not_built, "kernel of", fovea::name(row.backend),
+                              "a build that includes it", text::concat("use ", row.instead)});
+  return result;
+}
+
+std::vector<TablePlatform::Opinion> TablePlatform::opinions(BackendName backend,
+                                                            const PolicyQuery& query) const {
+  std::vector<Opinion> list;
+  bool own = false;
+  for (const Row& row : policy_->rows) {
+    if (row.backend != backend) continue;
+    if (hidden(row)) continue;
+    if (!query.provider.empty() && query.provider != name(row.provider)) continue;
+    // Packages stand in only where this project has no kernel for the device.
+    if (own && row.provider == Provider::package) continue;
+    list.push_back(opinion(row, query));
+    own = own || (row.provider == Provider::fovea && list.back().device_reasons == 0);
+  }
+  return list;
+}
+
+PolicyVerdict TablePlatform::judge(BackendName backend, const PolicyQuery& query) const {
+  // Names added at run time carry no policy.
+  if (!is_built_in(backend)) return {backend, {}, {}, {}};
+  std::vector<Opinion> list = opinions(backend, query);
+  if (list.empty()) {
+    std::vector<std::string_view> providers;
+    for (const Row& row : policy_->rows)
+      if (row.backend == backend && !hidden(row) &&
+          std::find(providers.begin(), providers.end(), name(row.provider)) == providers.end())
+        providers.push_back(name(row.provider));
+    if (providers.empty()) return other_platform(backend, policy_->platform);
+    return {backend,
+            query.provider,
+            {},
+            {{ReasonCode::provider, "provider", query.provider, text::join(providers),
+              "remove provider, or name one of these"}}};
+  }
+  const auto distance = [](const Opinion& o) {
+    return std::tuple(!o.reasons.empty(), o.device_reasons, o.missing, o.reasons.size());
+  };
+  const auto best = std::min_element(
+      list.begin(), list.end(),
+      [&](const Opinion& x, const Opinion& y) { return distance(x) < distance(y); });
+  std::vector<std::vector<Reason>> others;
+  for (const Opinion& other : list)
+    if (&other != &*best && other.device_reasons == best->device_reasons)
+      others.push_back(other.reasons);
+  offer_alternatives(best->reasons, others);
+  return {backend, provider_text(*best->row, facts_), registry_path(*best->row),
+          std::move(best->reasons)};
+}
+
+std::vector<PolicyVerdict> TablePlatform::preference(const PolicyQuery& query) const {
+  std::vector<PolicyVerdict> order;
+  for (const Preference& entry : policy_->order) {
+    if (failure(entry.listed, {}, facts_, query)) continue;
+    PolicyVerdict verdict = judge(entry.backend, query);
+    for (const Check& check : entry.automatic) {
+      std::optional<Reason> reason = failure(check, {}, facts_, query);
+      if (!reason) continue;
+      const bool known = std::any_of(
+          verdict.reasons.begin(), verdict.reasons.end(),
+          [&](const Reason& r) { return r.code == reason->code && r.field == reason->field; });
+      if (!known) verdict.reasons.push_back(*std::move(reason));
+    }
+    order.push_back(std::move(verdict));
+  }
+  return order;
+}
+
+}  // namespace fovea::platform
+
+namespace fovea {
+
+std::vector<PlatformId> platforms_of(BackendName backend) {
+  std::vector<PlatformId> list;
+  for (const PlatformId id : platform::kAllPlatforms) {
+    const std::span<const platform::Row> rows = platform::policy(id).rows;
+    if (std::any_of(rows.begin(), rows.end(),
+                    [&](const platform::Row& r) { return r.backend == backend; }))
+      list.push_back(id);
+  }
+  return list;
+}
+
+std::shared_ptr<const Platform> make_platform(DeviceFacts facts) {
+  const platform::Policy& policy = platform::policy(facts.platform());
+  return std::make_shared<platform::TablePlatform>(policy, std::move(facts));
+}
+
+}  // namespace fovea

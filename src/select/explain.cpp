@@ -1,0 +1,66 @@
+#include "fovea/explain.hpp"
+
+#include <utility>
+
+namespace fovea {
+namespace {
+
+// Stands for "any call" when no problem is given: the smallest dense problem of the asked head
+// size.
+Problem nominal_problem(const ExplainQuery& query, PlatformId platform) {
+  Problem p;
+  p.dtype = p.out_dtype = platform == PlatformId::cpu ? kF32 : kBF16;
+  if (query.policy.head_dim > 0) p.head_dim = p.dim_v = query.policy.head_dim;
+  fill_strides(p);
+  return p;
+}
+
+// One query for the default and one for each configured role.
+std::vector<ExplainQuery> all_queries(const AttentionConfig& config) {
+  std::vector<ExplainQuery> queries;
+  ExplainQuery query;
+  query.role = "default";
+  queries.push_back(query);
+  for (const auto& [role, spec] : config.per_role) {
+    query.role = role;
+    queries.push_back(query);
+  }
+  return queries;
+}
+
+}  // namespace
+
+Explanation explain(const AttentionConfig& config, std::shared_ptr<const Platform> platform,
+                    const std::vector<ExplainQuery>& queries, const ExecutionContext& context) {
+  Explanation out;
+  out.facts = platform->facts();
+  const Selector selector(platform, config);
+  for (const ExplainQuery& query : queries.empty() ? all_queries(config) : queries) {
+    RoleQuery role{query.role, query.category, query.policy};
+    const Problem problem =
+        query.problem ? *query.problem : nominal_problem(query, out.facts.platform());
+    if (query.problem) role.policy.head_dim = problem.head_dim;
+    const std::shared_ptr<const Decision> decision = selector.decide(role, problem, context);
+    const Selection selection = selector.select(role);
+    ExplainEntry entry;
+    entry.role = query.role;
+    entry.category = query.category;
+    entry.layers = query.layers;
+    entry.steps = query.steps;
+    entry.problem = query.problem;
+    entry.source = decision->source;
+    if (selection.spec != nullptr) {
+      entry.strictness = selection.spec->strictness;
+      entry.spec = *selection.spec;
+    }
+    entry.report = decision->report;
+    entry.trail = decision->trail;
+    const bool refused = decision->report.support == SupportStatus::unsupported;
+    if (refused && (selection.spec == nullptr || selection.spec->strictness == Strictness::require))
+      out.refused = true;
+    out.entries.push_back(std::move(entry));
+  }
+  return out;
+}
+
+}  // namespace fovea

@@ -1,0 +1,69 @@
+#include "src/simd/cpu_features.hpp"
+
+#include <cctype>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace fovea::simd {
+
+std::string_view name(Isa isa) noexcept {
+  switch (isa) {
+    case Isa::generic:
+      return "generic";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx512:
+      return "avx512";
+    case Isa::avx512bf16:
+      return "avx512bf16";
+    case Isa::neon:
+      return "neon";
+  }
+  return "generic";
+}
+
+std::optional<Isa> parse_isa(std::string_view text) noexcept {
+  for (Isa isa : kIsas) {
+    const std::string_view known = name(isa);
+    if (text.size() != known.size()) continue;
+    bool same = true;
+    for (size_t i = 0; i < text.size(); ++i) {
+      same &= std::tolower(static_cast<unsigned char>(text[i])) == known[i];
+    }
+    if (same) return isa;
+  }
+  return std::nullopt;
+}
+
+Isa probe_isa() noexcept {
+#if defined(__x86_64__)
+  // The builtin also asks the operating system. Clang 14 has no name for F16C.
+  __builtin_cpu_init();
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  const bool f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("bmi2") && f16c;
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+  if (avx512 && __builtin_cpu_supports("avx512bf16")) return Isa::avx512bf16;
+  if (avx512) return Isa::avx512;
+  return avx2 ? Isa::avx2 : Isa::generic;
+#elif defined(__aarch64__)
+  return Isa::neon;
+#else
+  return Isa::generic;
+#endif
+}
+
+bool includes(Isa available, Isa needed) noexcept {
+  if (needed == Isa::generic || needed == available) return true;
+  if (available == Isa::neon || needed == Isa::neon) return false;
+  return needed < available;
+}
+
+Isa capped_isa(Isa probed, Isa cap) noexcept { return includes(probed, cap) ? cap : probed; }
+
+}  // namespace fovea::simd

@@ -1,0 +1,81 @@
+#include "src/simd/peak.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+
+namespace fovea::simd {
+namespace {
+
+double cpu_seconds() noexcept {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// Every addition needs the one before it: one cycle each.
+void dependent_additions(int64_t count) noexcept {
+  uint64_t x = 1;
+  for (int64_t i = 0; i < count; i += 8) {
+#if defined(__x86_64__)
+    asm volatile(
+        "add $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\t"
+        "add $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\t"
+        : "+r"(x));
+#elif defined(__aarch64__)
+    asm volatile(
+        "add %0,%0,#1\n\tadd %0,%0,#1\n\tadd %0,%0,#1\n\tadd %0,%0,#1\n\t"
+        "add %0,%0,#1\n\tadd %0,%0,#1\n\tadd %0,%0,#1\n\tadd %0,%0,#1\n\t"
+        : "+r"(x));
+#else
+    for (int k = 0; k < 8; ++k) asm volatile("" : "+r"(++x));
+#endif
+  }
+}
+
+}  // namespace
+
+PeakLoop peak_loop(Isa isa, bool bf16_products) noexcept {
+  switch (isa) {
+    case Isa::generic:
+      return generic_f32_peak();
+    case Isa::avx2:
+      return avx2_f32_peak();
+    case Isa::avx512:
+      return avx512_f32_peak();
+    case Isa::avx512bf16:
+      return bf16_products ? avx512bf16_bf16_peak() : avx512_f32_peak();
+    case Isa::neon:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+Peak measure_peak(PeakLoop loop, double seconds) noexcept {
+  constexpr int kRounds = 5;
+  Peak peak;
+  if (loop == nullptr) return peak;
+  int64_t iterations = 1000;
+  double took = 0.0;
+  while (took < seconds / (4 * kRounds)) {
+    iterations *= 2;
+    const double start = cpu_seconds();
+    loop(iterations);
+    took = cpu_seconds() - start;
+  }
+  const int64_t additions = iterations * 6;
+  for (int round = 0; round < kRounds; ++round) {
+    double start = cpu_seconds();
+    const uint64_t operations = loop(iterations);
+    peak.flops =
+        std::max(peak.flops, static_cast<double>(operations) / (cpu_seconds() - start));
+    start = cpu_seconds();
+    dependent_additions(additions);
+    peak.clock_hz =
+        std::max(peak.clock_hz, static_cast<double>(additions) / (cpu_seconds() - start));
+  }
+  peak.per_cycle = peak.flops / peak.clock_hz;
+  return peak;
+}
+
+}  // namespace fovea::simd

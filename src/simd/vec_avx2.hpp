@@ -1,0 +1,49 @@
+// Vector operations for AVX2 + FMA + F16C (x86-64-v3).
+#pragma once
+
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+
+#include <immintrin.h>
+
+#include "src/simd/quad.hpp"
+
+namespace fovea::simd::avx2 {
+
+struct Vec {
+  using Float = __m256;
+  using Mask = __m256;
+  static constexpr int kLanes = 8;
+  static constexpr int kTileRows = 4;
+  static constexpr int kTileVectors = 3;
+  static constexpr bool kHasScale = false;
+  static constexpr bool kHasBf16Dot = false;
+
+  static FOVEA_INLINE Float load(const float* p) { return _mm256_load_ps(p); }
+  static FOVEA_INLINE void store(float* p, Float x) { _mm256_store_ps(p, x); }
+  static FOVEA_INLINE Float set(float x) { return _mm256_set1_ps(x); }
+  static FOVEA_INLINE Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
+  static FOVEA_INLINE Float add(Float a, Float b) { return _mm256_add_ps(a, b); }
+  static FOVEA_INLINE Float sub(Float a, Float b) { return _mm256_sub_ps(a, b); }
+  static FOVEA_INLINE Float mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
+  // The second operand where either is NaN.
+  static FOVEA_INLINE Float max(Float a, Float b) { return _mm256_max_ps(a, b); }
+  static FOVEA_INLINE Mask equal(Float a, Float b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
+  static FOVEA_INLINE Mask less(Float a, Float b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+  static FOVEA_INLINE Float select(Mask m, Float yes, Float no) {
+    return _mm256_blendv_ps(no, yes, m);
+  }
+  static FOVEA_INLINE Float exponent_from_low_bits(Float x) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(x), 23));
+  }
+
+  static FOVEA_INLINE Quad quad_from_f16(const void* p) {
+    return (Quad)_mm_cvtph_ps(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
+  }
+  static FOVEA_INLINE QuadHalf quad_to_f16(Quad x) {
+    return (QuadHalf)_mm_cvtsi128_si64(_mm_cvtps_ph((__m128)x, _MM_FROUND_TO_NEAREST_INT));
+  }
+};
+
+}  // namespace fovea::simd::avx2
+
+#endif

@@ -1,0 +1,88 @@
+// Vector operations for AVX-512 (x86-64-v4), with the bfloat16 dot product where compiled for it.
+#pragma once
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+
+// GCC 12 takes the deliberately undefined operands inside its own intrinsics for a fault.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+
+#include "src/simd/quad.hpp"
+
+namespace fovea::simd {
+
+// `Tag` keeps the symbols of the plain and the bf16 build apart.
+template <class Tag>
+struct Avx512Vec {
+  using Float = __m512;
+  using Mask = __mmask16;
+  static constexpr int kLanes = 16;
+  static constexpr int kTileRows = 8;
+  static constexpr int kTileVectors = 2;
+  static constexpr bool kHasScale = true;
+
+  static FOVEA_INLINE Float load(const float* p) { return _mm512_load_ps(p); }
+  static FOVEA_INLINE void store(float* p, Float x) { _mm512_store_ps(p, x); }
+  static FOVEA_INLINE Float set(float x) { return _mm512_set1_ps(x); }
+  static FOVEA_INLINE Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
+  static FOVEA_INLINE Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
+  static FOVEA_INLINE Float sub(Float a, Float b) { return _mm512_sub_ps(a, b); }
+  static FOVEA_INLINE Float mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
+  // The second operand where either is NaN.
+  static FOVEA_INLINE Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
+  static FOVEA_INLINE Mask equal(Float a, Float b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+  static FOVEA_INLINE Mask less(Float a, Float b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+  static FOVEA_INLINE Float select(Mask m, Float yes, Float no) {
+    return _mm512_mask_blend_ps(m, no, yes);
+  }
+  // x - floor(x), and p * 2^floor(x); -inf gives 0 and NaN stays NaN.
+  static FOVEA_INLINE Float fraction(Float x) { return _mm512_reduce_ps(x, 0x09); }
+  static FOVEA_INLINE Float scale(Float p, Float x) { return _mm512_scalef_ps(p, x); }
+
+  static FOVEA_INLINE Quad quad_from_f16(const void* p) {
+    return (Quad)_mm_cvtph_ps(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
+  }
+  static FOVEA_INLINE QuadHalf quad_to_f16(Quad x) {
+    return (QuadHalf)_mm_cvtsi128_si64(_mm_cvtps_ph((__m128)x, _MM_FROUND_TO_NEAREST_INT));
+  }
+};
+
+namespace avx512 {
+struct Vec : Avx512Vec<Vec> {
+  static constexpr bool kHasBf16Dot = false;
+};
+}  // namespace avx512
+
+#if defined(__AVX512BF16__)
+namespace avx512bf16 {
+struct Vec : Avx512Vec<Vec> {
+  static constexpr bool kHasBf16Dot = true;
+
+  // c + a.lo * b.lo + a.hi * b.hi, the pairs being bfloat16 halves of each 32-bit lane.
+  static FOVEA_INLINE Float dot2(Float a, Float b, Float c) {
+    return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
+  }
+  // Rounds both to bfloat16 and interleaves them: even in the low halves, odd in the high ones.
+  static FOVEA_INLINE Float pair(Float even, Float odd) {
+    const __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(even));
+    const __m512i high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(odd));
+    return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+  }
+  // The float32 value of the even (low) and odd (high) halves.
+  static FOVEA_INLINE Float even_half(Float x) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(x), 16));
+  }
+  static FOVEA_INLINE Float odd_half(Float x) {
+    return _mm512_castsi512_ps(
+        _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+  }
+};
+}  // namespace avx512bf16
+#endif
+
+}  // namespace fovea::simd
+
+#endif

@@ -1,0 +1,40 @@
+// Vector operations in terms of the compiler's generic 16-byte vectors: runs anywhere.
+#pragma once
+
+#include <cstdint>
+
+#include "src/simd/quad.hpp"
+
+namespace fovea::simd::generic {
+
+struct Vec {
+  using Float = Quad;
+  using Mask = QuadInt;
+  static constexpr int kLanes = 4;
+  static constexpr int kTileRows = 4;     // rows (keys or value columns) of a register tile
+  static constexpr int kTileVectors = 2;  // vectors of queries of a register tile
+  static constexpr bool kHasScale = false;
+  static constexpr bool kHasBf16Dot = false;
+
+  static FOVEA_INLINE Float load(const float* p) { return quad_load(p); }
+  static FOVEA_INLINE void store(float* p, Float x) { quad_store(p, x); }
+  static FOVEA_INLINE Float set(float x) { return quad_set(x); }
+  static FOVEA_INLINE Float fma(Float a, Float b, Float c) { return a * b + c; }
+  static FOVEA_INLINE Float add(Float a, Float b) { return a + b; }
+  static FOVEA_INLINE Float sub(Float a, Float b) { return a - b; }
+  static FOVEA_INLINE Float mul(Float a, Float b) { return a * b; }
+  // The second operand where either is NaN.
+  static FOVEA_INLINE Float max(Float a, Float b) { return a > b ? a : b; }
+  static FOVEA_INLINE Mask equal(Float a, Float b) { return a == b; }
+  static FOVEA_INLINE Mask less(Float a, Float b) { return a < b; }
+  static FOVEA_INLINE Float select(Mask m, Float yes, Float no) { return m ? yes : no; }
+  // 2^n for the integer whose biased form sits in the low bits of x.
+  static FOVEA_INLINE Float exponent_from_low_bits(Float x) {
+    return (Float)((QuadBits)x << 23);
+  }
+
+  static FOVEA_INLINE Quad quad_from_f16(const void* p) { return quad_from_f16_portable(p); }
+  static FOVEA_INLINE QuadHalf quad_to_f16(Quad x) { return quad_to_f16_portable(x); }
+};
+
+}  // namespace fovea::simd::generic

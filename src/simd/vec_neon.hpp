@@ -1,0 +1,47 @@
+// Vector operations for 64-bit Arm.
+#pragma once
+
+#if defined(__aarch64__)
+
+#include <arm_neon.h>
+
+#include "src/simd/quad.hpp"
+
+namespace fovea::simd::neon {
+
+struct Vec {
+  using Float = float32x4_t;
+  using Mask = uint32x4_t;
+  static constexpr int kLanes = 4;
+  static constexpr int kTileRows = 8;
+  static constexpr int kTileVectors = 2;
+  static constexpr bool kHasScale = false;
+  static constexpr bool kHasBf16Dot = false;
+
+  static FOVEA_INLINE Float load(const float* p) { return vld1q_f32(p); }
+  static FOVEA_INLINE void store(float* p, Float x) { vst1q_f32(p, x); }
+  static FOVEA_INLINE Float set(float x) { return vdupq_n_f32(x); }
+  static FOVEA_INLINE Float fma(Float a, Float b, Float c) { return vfmaq_f32(c, a, b); }
+  static FOVEA_INLINE Float add(Float a, Float b) { return vaddq_f32(a, b); }
+  static FOVEA_INLINE Float sub(Float a, Float b) { return vsubq_f32(a, b); }
+  static FOVEA_INLINE Float mul(Float a, Float b) { return vmulq_f32(a, b); }
+  // The second operand where either is NaN.
+  static FOVEA_INLINE Float max(Float a, Float b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+  static FOVEA_INLINE Mask equal(Float a, Float b) { return vceqq_f32(a, b); }
+  static FOVEA_INLINE Mask less(Float a, Float b) { return vcltq_f32(a, b); }
+  static FOVEA_INLINE Float select(Mask m, Float yes, Float no) { return vbslq_f32(m, yes, no); }
+  static FOVEA_INLINE Float exponent_from_low_bits(Float x) {
+    return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(x), 23));
+  }
+
+  static FOVEA_INLINE Quad quad_from_f16(const void* p) {
+    return (Quad)vcvt_f32_f16(vld1_f16(static_cast<const float16_t*>(p)));
+  }
+  static FOVEA_INLINE QuadHalf quad_to_f16(Quad x) {
+    return (QuadHalf)vcvt_f16_f32((float32x4_t)x);
+  }
+};
+
+}  // namespace fovea::simd::neon
+
+#endif

@@ -1,0 +1,64 @@
+#include "src/backends/reference/agreement.hpp"
+
+#include <gtest/gtest.h>
+
+#include "fovea/executor.hpp"
+#include "src/core/element.hpp"
+#include "src/core/random_inputs.hpp"
+
+namespace fovea::backends::reference {
+namespace {
+
+class ReferenceAgreement : public testing::Test {
+ protected:
+  // Inputs, the oracle's answer and outputs that hold exactly that.
+  void make(const char* text) {
+    problem_ = *parse_problem(text);
+    inputs_ = std::move(make_random_inputs(problem_)).value();
+    oracle_ = std::move(compute_oracle(problem_, inputs_.tensors(), serial_executor())).value();
+    const AttentionTensors& t = inputs_.tensors();
+    for (size_t i = 0; i < oracle_.out.size(); ++i)
+      store_element(t.out.data, problem_.out_dtype, static_cast<int64_t>(i), oracle_.out[i]);
+    for (size_t i = 0; problem_.lse && i < oracle_.lse.size(); ++i)
+      store_element(t.lse.data, kF32, static_cast<int64_t>(i), oracle_.lse[i]);
+  }
+  Agreement judge() const {
+    return compare_to_oracle(problem_, inputs_.tensors(), oracle_, DataKind::random);
+  }
+
+  Problem problem_;
+  RandomInputs inputs_;
+  Oracle oracle_;
+};
+
+TEST_F(ReferenceAgreement, RoundedOraclePasses) {
+  for (const char* text : {"f32 b2 h2 s9 d8 lse=1", "bf16 b2 h2 s9 d8 outlayout=bhsd lse=1",
+                           "f16 b1 h2 s9 d8 layout=packed docs=4:4,5:5 lse=1", "f32 b1 h1 s9 d8"}) {
+    make(text);
+    EXPECT_TRUE(judge().pass) << text;
+    EXPECT_EQ(judge().out.compared, static_cast<int64_t>(oracle_.out.size()));
+  }
+}
+
+TEST_F(ReferenceAgreement, AnyWrongValueFails) {
+  make("f32 b2 h2 s9 d8 lse=1");
+  static_cast<float*>(inputs_.tensors().out.data)[77] += 1e-3f;
+  EXPECT_FALSE(judge().pass);
+  make("f32 b2 h2 s9 d8 lse=1");
+  static_cast<float*>(inputs_.tensors().lse.data)[35] += 2e-5f;
+  EXPECT_FALSE(judge().pass);
+}
+
+TEST_F(ReferenceAgreement, DeepRowsAreLeftOut) {
+  make("f32 b1 h1 s2 d4 sk=3 mask=bias lse=1");
+  auto* bias = static_cast<float*>(inputs_.tensors().mask.data);
+  for (int j = 0; j < 3; ++j) bias[3 + j] = -1e30f;
+  oracle_ = std::move(compute_oracle(problem_, inputs_.tensors(), serial_executor())).value();
+  for (int64_t d = 4; d < 8; ++d) store_element(inputs_.tensors().out.data, kF32, d, 1e6);
+  const Agreement agreement = judge();
+  EXPECT_EQ(agreement.rows_left_out, 1);
+  EXPECT_TRUE(agreement.pass);
+}
+
+}  // namespace
+}  // namespace fovea::backends::reference

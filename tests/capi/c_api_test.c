@@ -1,0 +1,176 @@
+/* The C interface used from C99: configuration, a call, a receipt, errors as data. Prints what failed. */
+#include "fovea/c_api.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static int failures = 0;
+
+#define EXPECT(condition)                                               \
+  do {                                                                  \
+    if (!(condition)) {                                                 \
+      printf("%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);  \
+      ++failures;                                                       \
+    }                                                                   \
+  } while (0)
+
+static fovea_tensor tensor4(float* data, int64_t b, int64_t s, int64_t h, int64_t d) {
+  fovea_tensor t;
+  memset(&t, 0, sizeof t);
+  t.data = data;
+  t.device_type = 1;
+  t.dtype_code = 2;
+  t.dtype_bits = 32;
+  t.dtype_lanes = 1;
+  t.rank = 4;
+  t.shape[0] = b, t.shape[1] = s, t.shape[2] = h, t.shape[3] = d;
+  t.stride[3] = 1, t.stride[2] = d, t.stride[1] = h * d, t.stride[0] = s * h * d;
+  return t;
+}
+
+static fovea_call new_call(void) {
+  fovea_call call;
+  memset(&call, 0, sizeof call);
+  call.struct_size = sizeof call;
+  call.window_left = call.window_right = -1;
+  return call;
+}
+
+static fovea_attention* new_layer(const char* backend) {
+  fovea_config* config = NULL;
+  fovea_attention* layer = NULL;
+  fovea_layer_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.threads = 1;
+  EXPECT(fovea_config_create(NULL, backend, 0, &config, NULL) == FOVEA_OK);
+  EXPECT(fovea_attention_create(&options, config, &layer, NULL) == FOVEA_OK);
+  fovea_config_free(config);
+  return layer;
+}
+
+/* q = k = 0 makes the weights uniform: out = mean(v), lse = ln 3. */
+static void uniform_weights(void) {
+  float zeros[3] = {0, 0, 0}, values[3] = {1, 2, 6}, out[3] = {NAN, NAN, NAN}, lse[3] = {NAN, NAN, NAN};
+  fovea_attention* layer = new_layer("REFERENCE");
+  fovea_call call = new_call();
+  fovea_tensor out_spec, lse_spec;
+  fovea_receipt* receipt = NULL;
+  call.q = tensor4(zeros, 1, 3, 1, 1);
+  call.k = call.q;
+  call.v = tensor4(values, 1, 3, 1, 1);
+  EXPECT(fovea_output_spec(&call, &out_spec, &lse_spec, NULL) == FOVEA_OK);
+  EXPECT(out_spec.rank == 4 && out_spec.shape[1] == 3 && out_spec.dtype_bits == 32);
+  EXPECT(lse_spec.rank == 3 && lse_spec.shape[0] == 1 && lse_spec.shape[1] == 1 && lse_spec.shape[2] == 3);
+  call.out = out_spec;
+  call.out.data = out;
+  call.lse = lse_spec;
+  call.lse.data = lse;
+  EXPECT(fovea_attention_run(layer, &call, &receipt, NULL) == FOVEA_OK);
+  EXPECT(out[0] == 3.0f && out[1] == 3.0f && out[2] == 3.0f);
+  EXPECT(fabs(lse[0] - log(3.0)) < 1e-6);
+  EXPECT(strstr(fovea_receipt_json(receipt), "\"backend\":\"REFERENCE\"") != NULL);
+  fovea_receipt_free(receipt);
+
+  fovea_plan* plan = NULL;
+  char memory[8192];
+  const size_t bytes = 4096;
+  char* workspace = memory + (256 - (uintptr_t)memory % 256); /* plans want 256-byte alignment */
+  call.is_causal = 1, call.has_is_causal = 1;
+  EXPECT(fovea_attention_plan(layer, &call, &plan, NULL) == FOVEA_OK);
+  EXPECT(fovea_plan_workspace_bytes(plan) <= bytes);
+  EXPECT(fovea_plan_run(plan, &call, workspace, bytes, NULL) == FOVEA_OK);
+  EXPECT(out[0] == 1.0f && out[1] == 1.5f && out[2] == 3.0f);
+  call.has_is_causal = 0;
+  fovea_error* error = NULL;
+  EXPECT(fovea_plan_run(plan, &call, workspace, bytes, &error) == 121);
+  EXPECT(strstr(fovea_error_message(error), "make a plan for it") != NULL);
+  fovea_error_free(error);
+  fovea_plan_free(plan);
+  fovea_attention_free(layer);
+}
+
+static void errors_are_data(void) {
+  fovea_error* error = NULL;
+  fovea_config* config = NULL;
+  EXPECT(fovea_config_create("{\"default\": \"FLASH_ATN\"}", NULL, 0, &config, &error) == 110);
+  EXPECT(config == NULL);
+  EXPECT(fovea_error_code(error) == 110);
+  EXPECT(strcmp(fovea_error_code_name(110), "invalid_config") == 0);
+  EXPECT(strstr(fovea_error_message(error), "FLASH_ATTN") != NULL);
+  fovea_error_free(error);
+  error = NULL;
+
+  EXPECT(fovea_config_create(NULL, NULL, 0, NULL, &error) == 100);
+  EXPECT(strstr(fovea_error_message(error), "config is NULL") != NULL);
+  fovea_error_free(error);
+  error = NULL;
+
+  float data[600] = {0};
+  fovea_attention* layer = new_layer("FLASH_ATTN");
+  fovea_call call = new_call();
+  call.q = call.k = call.v = tensor4(data, 1, 1, 1, 600);
+  call.out = tensor4(data, 1, 1, 1, 600);
+  EXPECT(fovea_attention_run(layer, &call, NULL, &error) != FOVEA_OK); /* out overlaps q */
+  EXPECT(strstr(fovea_error_message(error), "overlap") != NULL);
+  fovea_error_free(error);
+  error = NULL;
+
+  float out[600];
+  call.out = tensor4(out, 1, 1, 1, 600);
+  const int32_t code = fovea_attention_run(layer, &call, NULL, &error);
+  EXPECT(code == 200);
+  EXPECT(fovea_error_reason_count(error) >= 1);
+  EXPECT(strcmp(fovea_error_reason(error, 0).code, "head_dim") == 0);
+  EXPECT(strcmp(fovea_error_reason(error, 0).got, "600") == 0);
+  EXPECT(strcmp(fovea_error_reason(error, 99).code, "") == 0);
+  fovea_error_free(error);
+  error = NULL;
+
+  call.struct_size = 0;
+  EXPECT(fovea_attention_run(layer, &call, NULL, &error) == 100);
+  EXPECT(strstr(fovea_error_message(error), "struct_size") != NULL);
+  fovea_error_free(error);
+  error = NULL;
+  /* A caller built against a smaller struct: the fields behind its end are absent. */
+  call = new_call();
+  call.q = call.k = call.v = tensor4(data, 1, 1, 1, 8);
+  call.out = tensor4(out, 1, 1, 1, 8);
+  call.window_left = call.window_right = 12345;
+  call.struct_size = offsetof(fovea_call, window_left);
+  EXPECT(fovea_attention_run(layer, &call, NULL, &error) == FOVEA_OK);
+  fovea_error_free(error);
+  fovea_attention_free(layer);
+}
+
+static void explain_and_availability(void) {
+  char* json = NULL;
+  fovea_error* error = NULL;
+  EXPECT(fovea_explain(NULL, NULL, NULL, "self", NULL, "f32 b1 h4 s128 d64", &json, &error) == FOVEA_OK);
+  EXPECT(json != NULL && strstr(json, "fovea.explain/1") != NULL && strstr(json, "FLASH_ATTN") != NULL);
+  fovea_string_free(json);
+  json = NULL;
+  EXPECT(fovea_explain(NULL, "cuda", "sm=nine", NULL, NULL, NULL, &json, &error) == 112);
+  EXPECT(json == NULL);
+  fovea_error_free(error);
+  error = NULL;
+  EXPECT(fovea_availability("FLASH_ATTN", &json, &error) == FOVEA_OK);
+  EXPECT(json != NULL && strstr(json, "\"state\":\"available\"") != NULL);
+  fovea_string_free(json);
+}
+
+int main(void) {
+  EXPECT(fovea_c_api_version() == FOVEA_C_API_VERSION);
+  EXPECT(strlen(fovea_version()) >= 5);
+  uniform_weights();
+  errors_are_data();
+  explain_and_availability();
+  fovea_error_free(NULL);
+  fovea_config_free(NULL);
+  fovea_attention_free(NULL);
+  fovea_plan_free(NULL);
+  fovea_receipt_free(NULL);
+  fovea_string_free(NULL);
+  return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,42 @@
+// The backends that the contract suite runs on. A new backend is one line in target.cpp.
+#pragma once
+
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fovea/backend.hpp"
+#include "fovea/execution.hpp"
+
+namespace fovea::contract {
+
+// How a plan is run on tensors in host memory.
+class Launcher {
+ public:
+  virtual ~Launcher() = default;
+  // Provides the workspace, runs, and leaves the outputs in the given host tensors. Reports what
+  // must never happen as a test failure: a byte outside the workspace is written, memory is
+  // allocated during the run.
+  virtual Status launch(const Plan& plan, const AttentionTensors& host) = 0;
+};
+
+struct Target {
+  std::string label;  // part of the test's name
+  BackendName name;
+  std::shared_ptr<const Backend> backend;
+  std::shared_ptr<Executor> executor;
+  ExecutionContext context;
+  std::shared_ptr<Launcher> launcher;
+  // Runs everything the contract allows; a refusal is then a failure. Otherwise a refused case is
+  // skipped once plan() has refused it as well.
+  bool whole_contract = true;
+};
+
+// Those that this machine can run.
+std::vector<Target> targets();
+
+// For names and messages of GoogleTest.
+std::ostream& operator<<(std::ostream& out, const Target& target);
+
+}  // namespace fovea::contract

@@ -1,0 +1,158 @@
+"""The Python module on numpy arrays and on objects with __dlpack__."""
+
+import os
+import pathlib
+import sys
+import threading
+import unittest
+
+SOURCE = pathlib.Path(os.environ["FOVEA_SOURCE_DIR"])
+BINARY = pathlib.Path(os.environ["FOVEA_BINARY_DIR"])
+sys.path.insert(0, str(SOURCE / "python"))
+
+import fovea  # noqa: E402
+
+try:
+    import numpy as np
+except ImportError:
+    np = None
+
+fovea.load_library(BINARY / "libfovea.so")
+
+
+def dense(q, k, v):
+    """softmax(q k^T / sqrt(d)) v in float64, [B,S,H,D]."""
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    scores = np.einsum("bihd,bjhd->bhij", q, k) / np.sqrt(q.shape[-1])
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    lse = np.log(weights.sum(-1)) + scores.max(-1)
+    weights /= weights.sum(-1, keepdims=True)
+    return np.einsum("bhij,bjhd->bihd", weights, v), lse
+
+
+class OnlyDlpack:
+    """An array that shows nothing but __dlpack__."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+@unittest.skipIf(np is None, "numpy is not installed")
+class AttentionTest(unittest.TestCase):
+    def setUp(self):
+        rng = np.random.default_rng(7)
+        self.q, self.k, self.v = (rng.standard_normal((2, 50, 3, 16)).astype(np.float32) for _ in range(3))
+
+    def test_matches_float64_softmax(self):
+        out, lse, receipt = fovea.attention(self.q, self.k, self.v, return_lse=True, return_receipt=True)
+        expected, expected_lse = dense(self.q, self.k, self.v)
+        self.assertEqual(out.dtype, np.float32)
+        self.assertLess(np.linalg.norm(out - expected) / np.linalg.norm(expected), 2e-6)
+        self.assertLess(np.abs(lse - expected_lse).max(), 1e-5)
+        self.assertEqual(receipt["backend"], "FLASH_ATTN")
+        self.assertIsNone(receipt["fallback"])
+
+    def test_strided_views_are_read_in_place(self):
+        fused = np.concatenate([self.q, self.k, self.v], axis=-1)
+        q, k, v = fused[..., :16], fused[..., 16:32], fused[..., 32:]
+        out = fovea.attention(q, k, v)
+        self.assertTrue(out.flags.c_contiguous)
+        np.testing.assert_allclose(out, dense(self.q, self.k, self.v)[0], atol=2e-5)
+
+    def test_half_precision_keeps_its_dtype(self):
+        half = [x.astype(np.float16) for x in (self.q, self.k, self.v)]
+        out = fovea.attention(*half)
+        self.assertEqual(out.dtype, np.float16)
+        np.testing.assert_allclose(out, dense(*half)[0], atol=4e-3)
+
+    def test_layouts(self):
+        moved = [np.ascontiguousarray(x.transpose(0, 2, 1, 3)) for x in (self.q, self.k, self.v)]
+        out = fovea.attention(*moved, layout="BNSD", output_layout="bshd")
+        np.testing.assert_allclose(out, dense(self.q, self.k, self.v)[0], atol=2e-5)
+
+    def test_mask_and_lengths_agree(self):
+        mask = np.ones((2, 50), bool)
+        mask[1, 30:] = False
+        self.v[1, 30:] = np.nan
+        by_mask = fovea.attention(self.q, self.k, self.v, mask)
+        by_length = fovea.attention(self.q, self.k, self.v, kv_lengths=np.array([50, 30], np.int32))
+        self.assertTrue(np.isfinite(by_mask).all())
+        np.testing.assert_allclose(by_mask, by_length, atol=1e-6)
+
+    def test_dlpack_only_inputs_give_an_array_with_dlpack(self):
+        out = fovea.attention(*(OnlyDlpack(x) for x in (self.q, self.k, self.v)))
+        self.assertFalse(isinstance(out, np.ndarray))
+        back = np.from_dlpack(out)
+        np.testing.assert_allclose(back, dense(self.q, self.k, self.v)[0], atol=2e-5)
+        del out
+        self.assertTrue(np.isfinite(back).all(), "the consumer keeps the memory")
+
+    def test_a_layer_is_reusable_from_threads(self):
+        layer = fovea.Attention({"per_role": {"cross": "TORCH_SDPA"}}, role="cross", threads=1)
+        expected = layer(self.q, self.k, self.v)
+        results = []
+        threads = [
+            threading.Thread(target=lambda: results.append(layer(self.q, self.k, self.v))) for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for result in results:
+            np.testing.assert_array_equal(result, expected)
+
+    def test_errors_are_typed_and_carry_reasons(self):
+        wide = np.zeros((1, 4, 1, 600), np.float32)
+        with self.assertRaises(fovea.UnsupportedError) as caught:
+            fovea.attention(wide, wide, wide, backend="FLASH_ATTN")
+        self.assertEqual(caught.exception.reasons[0].code, "head_dim")
+        self.assertEqual(caught.exception.reasons[0].got, "600")
+        with self.assertRaises(fovea.ArgumentError) as caught:
+            fovea.attention(self.q, self.k, self.v, backend="FLASH_ATN")
+        self.assertIn("FLASH_ATTN", str(caught.exception))
+        with self.assertRaises(fovea.ArgumentError):
+            fovea.attention(self.q, self.k[..., :8], self.v)
+        with self.assertRaises(fovea.ArgumentError):
+            fovea.attention(self.q, self.k, self.v.astype(np.float16))
+        with self.assertRaises(TypeError):
+            fovea.attention([1.0], self.k, self.v)
+        with self.assertRaises(TypeError):
+            fovea.attention(self.q, self.k, self.v, attn_maks=None)
+
+    def test_packed_documents(self):
+        flat = [x.reshape(100, 3, 16) for x in (self.q, self.k, self.v)]
+        cu = np.array([0, 50, 100], np.int32)
+        out = fovea.attention(*flat, layout="packed", cu_seqlens_q=cu, cu_seqlens_kv=cu)
+        np.testing.assert_allclose(out.reshape(2, 50, 3, 16), dense(self.q, self.k, self.v)[0], atol=2e-5)
+
+
+class ReportTest(unittest.TestCase):
+    def test_explain_answers_for_this_machine_and_for_another(self):
+        here = fovea.explain(problem="f32 b1 h4 s128 d64")
+        self.assertEqual(here["schema"], "fovea.explain/1")
+        self.assertEqual(here["entries"][0]["backend"], "FLASH_ATTN")
+        config = {"per_role": {"cross": "TRTLLM_ATTN"}}
+        there = fovea.explain(config, platform="cuda", facts={"sm": 90, "cudnn": "9.19"}, role="cross")
+        self.assertEqual(there["entries"][0]["support"], "unsupported")
+        self.assertTrue(there["entries"][0]["reasons"])
+
+    def test_availability(self):
+        self.assertEqual(fovea.availability("FLASH_ATTN")["state"], "available")
+        elsewhere = fovea.availability("TRTLLM_ATTN")
+        self.assertNotEqual(elsewhere["state"], "available")
+        self.assertTrue(elsewhere["cause"])
+        with self.assertRaises(fovea.ArgumentError):
+            fovea.availability("NOPE")
+
+    def test_version(self):
+        self.assertRegex(fovea.version(), r"^\d+\.\d+\.\d+$")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,106 @@
+#include "fovea/registry.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/select/fakes.hpp"
+
+namespace fovea {
+namespace {
+
+using test::FakeBackend;
+
+TEST(Registry, BuiltinPathsLoadOnce) {
+  auto first = load_backend(backend::REFERENCE, "builtin:reference");
+  auto second = load_backend(backend::REFERENCE, "builtin:reference");
+  ASSERT_TRUE(first.has_value());
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(first->get(), second->get());
+  EXPECT_EQ((*first)->path(), "builtin:reference");
+}
+
+TEST(Registry, ReplacementKeepsTheNameAndChangesTheEpoch) {
+  const uint64_t before = registry_epoch();
+  auto fake = std::make_shared<FakeBackend>("test:fake");
+  ASSERT_TRUE(register_backend(backend::SAGE_ATTN, fake).has_value());
+  EXPECT_TRUE(is_overridden(backend::SAGE_ATTN));
+  EXPECT_EQ(name(backend::SAGE_ATTN), "SAGE_ATTN");
+  EXPECT_GT(registry_epoch(), before);
+  EXPECT_EQ(load_backend(backend::SAGE_ATTN, "builtin:reference")->get(), fake.get());
+  const uint64_t replaced = registry_epoch();
+  clear_override(backend::SAGE_ATTN);
+  EXPECT_FALSE(is_overridden(backend::SAGE_ATTN));
+  EXPECT_GT(registry_epoch(), replaced);
+  EXPECT_EQ((*load_backend(backend::SAGE_ATTN, "builtin:reference"))->path(), "builtin:reference");
+}
+
+TEST(Registry, ReplacementByPath) {
+  ASSERT_TRUE(register_backend(backend::SAGE_ATTN, "builtin:reference").has_value());
+  EXPECT_EQ((*load_backend(backend::SAGE_ATTN, ""))->path(), "builtin:reference");
+  clear_override(backend::SAGE_ATTN);
+}
+
+TEST(Registry, MalformedPathsAndNullObjectsAreArgumentErrors) {
+  for (const char* path : {"", "reference", ":reference", "builtin:"}) {
+    const Status status = register_backend(backend::SAGE_ATTN, path);
+    ASSERT_FALSE(status.has_value()) << path;
+    EXPECT_EQ(status.error().code, ErrorCode::invalid_argument);
+    EXPECT_NE(status.error().message.find("builtin:NAME"), std::string::npos);
+  }
+  EXPECT_EQ(register_backend(backend::SAGE_ATTN, std::shared_ptr<const Backend>()).error().code,
+            ErrorCode::invalid_argument);
+  EXPECT_FALSE(is_overridden(backend::SAGE_ATTN));
+}
+
+TEST(Registry, AnUnknownBuiltinListsWhatIsBuilt) {
+  const auto loaded = load_backend(backend::FLASH_ATTN_3, "builtin:no_such_kernel");
+  ASSERT_FALSE(loaded.has_value());
+  EXPECT_EQ(loaded.error().code, ErrorCode::not_built);
+  EXPECT_NE(loaded.error().message.find("builtin:reference"), std::string::npos);
+  ASSERT_EQ(loaded.error().reasons.size(), 1u);
+  EXPECT_EQ(loaded.error().reasons[0].code, ReasonCode::not_built);
+}
+
+TEST(Registry, AnEmptyPathSaysToRegisterFirst) {
+  const auto loaded = load_backend(backend::TRTLLM_ATTN, "");
+  ASSERT_FALSE(loaded.has_value());
+  EXPECT_NE(loaded.error().message.find("register"), std::string::npos);
+}
+
+TEST(Registry, SchemesLoadThroughTheirLoader) {
+  EXPECT_EQ(load_backend(backend::SAGE_ATTN, "scripted:x").error().code, ErrorCode::not_available);
+  auto fake = std::make_shared<FakeBackend>("scripted:x");
+  std::string asked;
+  ASSERT_TRUE(set_path_loader("scripted", [&](std::string_view rest) {
+                asked = rest;
+                return Result<std::shared_ptr<const Backend>>(fake);
+              }).has_value());
+  EXPECT_EQ(load_backend(backend::SAGE_ATTN, "scripted:x")->get(), fake.get());
+  EXPECT_EQ(asked, "x");
+  ASSERT_TRUE(set_path_loader("scripted", [](std::string_view) {
+                return Result<std::shared_ptr<const Backend>>(std::shared_ptr<const Backend>());
+              }).has_value());
+  EXPECT_EQ(load_backend(backend::SAGE_ATTN, "scripted:x").error().code, ErrorCode::not_available);
+  ASSERT_TRUE(set_path_loader("scripted", {}).has_value());
+  EXPECT_FALSE(set_path_loader("builtin", {}).has_value());
+}
+
+TEST(Registry, APackageAnswersForADescribedDeviceOnly) {
+  auto loaded = load_backend(backend::FLASHINFER_ATTN, "package:flashinfer");
+  ASSERT_TRUE(loaded.has_value());
+  ExecutionContext context;
+  context.facts = DeviceFacts(PlatformId::cuda);
+  context.facts.set("flashinfer", "0.6.16");
+  context.local = false;
+  const Problem problem = test::problem_with(128);
+  const auto described = (*loaded)->resolve(backend::FLASHINFER_ATTN, problem, nullptr, context);
+  EXPECT_EQ(described.support, SupportStatus::unmigrated);
+  EXPECT_EQ(described.provider, "package flashinfer 0.6.16");
+  EXPECT_FALSE(described.built);
+  context.local = true;
+  EXPECT_EQ((*loaded)->resolve(backend::FLASHINFER_ATTN, problem, nullptr, context).support,
+            SupportStatus::unsupported);
+  EXPECT_FALSE((*loaded)->plan(backend::FLASHINFER_ATTN, problem, nullptr, context).has_value());
+}
+
+}  // namespace
+}  // namespace fovea

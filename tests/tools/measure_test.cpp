@@ -1,0 +1,50 @@
+#include "tools/fovea/measure.hpp"
+
+#include <gtest/gtest.h>
+
+namespace fovea::cli {
+namespace {
+
+TEST(Summarise, TakesQuantilesOfUnsortedRuns) {
+  const Timing timing = summarise({5, 1, 4, 2, 3});
+  EXPECT_DOUBLE_EQ(timing.median_ms, 3);
+  EXPECT_DOUBLE_EQ(timing.min_ms, 1);
+  EXPECT_DOUBLE_EQ(timing.max_ms, 5);
+  EXPECT_DOUBLE_EQ(timing.p10_ms, 1.4);
+  EXPECT_DOUBLE_EQ(timing.p90_ms, 4.6);
+  EXPECT_EQ(timing.runs_ms, (std::vector<double>{5, 1, 4, 2, 3}));
+}
+
+TEST(Summarise, OneRunIsEveryFigure) {
+  const Timing timing = summarise({7});
+  EXPECT_DOUBLE_EQ(timing.median_ms, 7);
+  EXPECT_DOUBLE_EQ(timing.p10_ms, 7);
+  EXPECT_DOUBLE_EQ(timing.p90_ms, 7);
+}
+
+TEST(Summarise, NoRunsAreZero) { EXPECT_DOUBLE_EQ(summarise({}).median_ms, 0); }
+
+TEST(Measure, WarmsUpOnceThenRepeats) {
+  int calls = 0;
+  const Result<Timing> timing = measure(4, [&]() -> Status {
+    ++calls;
+    return {};
+  });
+  ASSERT_TRUE(timing);
+  EXPECT_EQ(calls, 5);
+  EXPECT_EQ(timing->runs_ms.size(), 4u);
+}
+
+TEST(Measure, StopsAtTheFirstError) {
+  int calls = 0;
+  const Result<Timing> timing = measure(4, [&]() -> Status {
+    if (++calls == 3) return Error{ErrorCode::unsupported, "no", {}};
+    return {};
+  });
+  ASSERT_FALSE(timing);
+  EXPECT_EQ(timing.error().code, ErrorCode::unsupported);
+  EXPECT_EQ(calls, 3);
+}
+
+}  // namespace
+}  // namespace fovea::cli

@@ -1,0 +1,166 @@
+#include "tools/fovea/arguments.hpp"
+
+#include <algorithm>
+
+#include "src/core/text.hpp"
+
+namespace fovea::cli {
+
+namespace {
+
+Error usage_error(std::string message) {
+  return {.code = ErrorCode::invalid_argument, .message = std::move(message), .reasons = {}};
+}
+
+// The preset's facts with those in `changes` put over them.
+std::string overlay(std::string_view preset, std::string_view changes) {
+  const auto key_of = [](std::string_view entry) {
+    return text::trim(entry.substr(0, entry.find('=')));
+  };
+  std::string merged(changes);
+  for (const std::string_view entry : text::split(preset, ',')) {
+    const std::vector<std::string_view> given = text::split(changes, ',');
+    const bool replaced = std::any_of(given.begin(), given.end(), [&](std::string_view other) {
+      return key_of(other) == key_of(entry);
+    });
+    if (!replaced && !text::trim(entry).empty()) {
+      merged += text::concat(merged.empty() ? "" : ",", entry);
+    }
+  }
+  return merged;
+}
+
+const DevicePreset* find_preset(std::string_view name) {
+  for (const DevicePreset& preset : device_presets()) {
+    if (text::equal_folded(preset.name, name)) return &preset;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void ConfigArguments::declare(Flags& flags) {
+  flags.add("--config", "FILE|JSON", &config,
+            "Configuration; text that starts with { is JSON. Single entries: --config.A.B VALUE");
+  flags.add("--backend", "NAME", &backend, "Backend for every role, in place of a configuration");
+}
+
+Result<AttentionConfig> ConfigArguments::build(const std::vector<ConfigFlag>& config_flags) const {
+  ConfigSources sources;
+  if (config) {
+    FOVEA_TRY(sources.text, read_config_argument(*config));
+    const bool inline_text = text::trim(*config).starts_with('{');
+    sources.origin = inline_text ? "--config" : *config;
+  }
+  if (backend) {
+    if (text::trim(*backend).empty()) return usage_error("--backend needs the name of a backend");
+    sources.backend = *backend;
+  }
+  sources.flags = config_flags;
+  sources.environment = environment_backend();
+  return build_config(sources);
+}
+
+void FactsArguments::declare(Flags& flags) {
+  flags.add("--device", "PRESET", &device,
+            "Judge for a named device such as h200 (this machine); see 'fovea devices --presets'");
+  flags.add("--platform", "NAME", &platform, "Judge for cuda, rocm, npu, xpu, musa or cpu");
+  flags.add("--facts", "KEY=VALUE,...", &facts,
+            "What is known of that device; with --device, changes to the preset");
+}
+
+Result<FactsArguments::Judged> FactsArguments::read() const {
+  std::optional<PlatformId> wanted;
+  if (platform) {
+    FOVEA_TRY(wanted, parse_platform(*platform));
+  }
+  if (device) {
+    FOVEA_TRY(DeviceFacts preset, preset_facts(*device));
+    if (wanted && *wanted != preset.platform()) {
+      return usage_error(text::concat("--device ", *device, " is on platform ",
+                                      name(preset.platform()), ", but --platform says ",
+                                      name(*wanted), "; leave one of them out"));
+    }
+    if (!facts) return Judged{std::move(preset), false};
+    const DevicePreset* row = find_preset(text::trim(*device));
+    FOVEA_TRY(DeviceFacts merged, parse_facts(preset.platform(), overlay(row->facts, *facts)));
+    return Judged{std::move(merged), false};
+  }
+  if (facts) {
+    if (!wanted) {
+      return usage_error("--facts needs --platform or --device, to know which facts are meant");
+    }
+    FOVEA_TRY(DeviceFacts parsed, parse_facts(*wanted, *facts));
+    return Judged{std::move(parsed), false};
+  }
+  if (wanted && *wanted != PlatformId::cpu) {
+    return usage_error(text::concat("--platform ", name(*wanted),
+                                    " needs --facts or --device: nothing of it is probed here"));
+  }
+  FOVEA_TRY(DeviceFacts local, probe_cpu());
+  return Judged{std::move(local), true};
+}
+
+void DeviceArguments::declare(Flags& flags) {
+  flags.add("--device", "cpu|cuda[:N]", &device, "Where to run (cpu)");
+  flags.add("--threads", "N", &threads, "CPU threads (FOVEA_NUM_THREADS, else all)");
+}
+
+Status DeviceArguments::check() const {
+  FOVEA_TRY(const Device parsed, parse_device(device));
+  if (parsed.type == DeviceType::cpu) return {};
+  return Error{ErrorCode::not_built,
+               text::concat("--device ", to_string(parsed),
+                            ": this binary runs on the CPU only (accepted: cpu); 'fovea explain "
+                            "--device h200' judges a configuration for a GPU"),
+               {}};
+}
+
+Result<std::unique_ptr<Executor>> DeviceArguments::executor() const {
+  FOVEA_CHECK(check());
+  FOVEA_CHECK(at_least("--threads", threads, 0));
+  constexpr int64_t kMost = 4096;
+  if (threads > kMost) {
+    return usage_error(text::concat("--threads must be at most ", kMost, ", not ", threads));
+  }
+  return make_openmp_executor(static_cast<int>(threads));
+}
+
+Result<Window> parse_window(const std::string& text) {
+  const std::vector<std::string_view> sides = text::split(text, ',');
+  Window window;
+  const auto read = [](std::string_view side, int64_t& to) {
+    const std::optional<int64_t> value = text::parse_integer(text::trim(side));
+    if (value) to = *value;
+    return value && *value >= -1;
+  };
+  if (sides.size() != 2 || !read(sides[0], window.left) || !read(sides[1], window.right)) {
+    return usage_error(
+        "--window needs LEFT,RIGHT, two whole numbers of at least -1 (-1 is "
+        "unbounded), not " +
+        text::quote(text));
+  }
+  return window;
+}
+
+Result<DType> parse_input_dtype(const std::string& text) {
+  const std::optional<DType> dtype = parse_dtype(text);
+  if (dtype && (*dtype == kF32 || *dtype == kF16 || *dtype == kBF16)) return *dtype;
+  return usage_error("--dtype " + text::quote(text) +
+                     " is not a type of q, k and v (accepted: f32, f16, bf16)");
+}
+
+Problem plain_problem(DType dtype, std::optional<int64_t> head_dim) {
+  Problem problem;
+  problem.dtype = problem.out_dtype = dtype;
+  if (head_dim) problem.head_dim = problem.dim_v = *head_dim;
+  fill_strides(problem);
+  return problem;
+}
+
+Status at_least(const std::string& flag, int64_t value, int64_t low) {
+  if (value >= low) return {};
+  return usage_error(text::concat(flag, " must be at least ", low, ", not ", value));
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,65 @@
+// Groups of flags that several verbs share.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fovea/config.hpp"
+#include "fovea/device.hpp"
+#include "fovea/device_facts.hpp"
+#include "fovea/error.hpp"
+#include "fovea/executor.hpp"
+#include "fovea/problem.hpp"
+#include "tools/fovea/flags.hpp"
+
+namespace fovea::cli {
+
+// --config and --backend.
+struct ConfigArguments {
+  std::optional<std::string> config;
+  std::optional<std::string> backend;
+
+  void declare(Flags& flags);
+  // Flags over --config over --backend over FOVEA_BACKEND.
+  Result<AttentionConfig> build(const std::vector<ConfigFlag>& config_flags) const;
+};
+
+// --platform, --facts and --device PRESET: the device to judge for, this machine by default.
+struct FactsArguments {
+  std::optional<std::string> platform;
+  std::optional<std::string> facts;
+  std::optional<std::string> device;
+
+  void declare(Flags& flags);
+  struct Judged {
+    DeviceFacts facts;
+    bool local = false;  // they describe this machine
+  };
+  Result<Judged> read() const;
+};
+
+// --device cpu|cuda[:N] and --threads: the device to run on.
+struct DeviceArguments {
+  std::string device = "cpu";
+  int64_t threads = 0;
+
+  void declare(Flags& flags);
+  // Error not_built or not_available for a device that this program cannot run on.
+  Status check() const;
+  Result<std::unique_ptr<Executor>> executor() const;
+};
+
+// "L,R" with -1 for unbounded. Error invalid_argument.
+Result<Window> parse_window(const std::string& text);
+
+// The type of q, k and v: f32, f16 or bf16. Error invalid_argument.
+Result<DType> parse_input_dtype(const std::string& text);
+
+// A dense call of one query and one key, to judge a type and a head size.
+Problem plain_problem(DType dtype, std::optional<int64_t> head_dim);
+
+// Error invalid_argument unless low <= value.
+Status at_least(const std::string& flag, int64_t value, int64_t low);
+
+}  // namespace fovea::cli

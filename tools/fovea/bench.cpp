@@ -1,0 +1,228 @@
+// fovea bench: the speed of a backend, with baselines in the same run.
+#include <algorithm>
+#include <numeric>
+
+#include "fovea/version.hpp"
+#include "src/backends/reference/agreement.hpp"
+#include "src/backends/reference/attend.hpp"
+#include "src/core/random_inputs.hpp"
+#include "src/core/text.hpp"
+#include "src/simd/peak.hpp"
+#include "tools/fovea/arguments.hpp"
+#include "tools/fovea/baseline.hpp"
+#include "tools/fovea/bench_plot.hpp"
+#include "tools/fovea/json.hpp"
+#include "tools/fovea/layer_run.hpp"
+#include "tools/fovea/svg.hpp"
+#include "tools/fovea/verb.hpp"
+
+namespace fovea::cli {
+
+namespace {
+
+// Problems up to this size are compared with the oracle, which takes about a second for it.
+constexpr double kOracleFlops = 2e9;
+// Smaller still: the oracle is also timed as a baseline.
+constexpr double kTinyFlops = 1e8;
+
+// Multiply-add operations per second, in 1e12, that the executor's threads reach together in a loop
+// that does nothing else; nothing where there is no such loop.
+std::optional<double> peak_tflops(std::string_view isa_name, DType dtype, Executor& executor) {
+  constexpr double kSeconds = 0.05;
+  const std::optional<simd::Isa> isa = simd::parse_isa(isa_name);
+  if (!isa || !simd::includes(simd::probe_isa(), *isa)) return std::nullopt;
+  const simd::PeakLoop loop = simd::peak_loop(*isa, dtype == kBF16);
+  if (loop == nullptr) return std::nullopt;
+  std::vector<double> flops(static_cast<size_t>(executor.workers()));
+  executor.parallel_for(executor.workers(), [&](int64_t index, int) {
+    flops[static_cast<size_t>(index)] = simd::measure_peak(loop, kSeconds).flops;
+  });
+  return std::accumulate(flops.begin(), flops.end(), 0.0) / 1e12;
+}
+
+std::string baselines_text(const std::vector<BaselineReport>& baselines) {
+  std::vector<std::string> parts;
+  for (const BaselineReport& baseline : baselines) {
+    parts.push_back(text::concat(fixed(baseline.ratio, 1), "x ", baseline.name));
+  }
+  return parts.empty() ? "-" : text::join(parts);
+}
+
+Table table_of(const BenchReport& report) {
+  Table table{{"problem", "backend", "path", "median", "p10", "p90", "speed", "of peak", "rel_l2",
+               "faster than"},
+              {}};
+  for (const BenchCase& row : report.cases) {
+    const Table::Cell error =
+        row.rel_l2 ? Table::Cell(scientific(*row.rel_l2), *row.pass ? Colour::good : Colour::bad)
+                   : Table::Cell("-");
+    table.rows.push_back({to_string(row.problem), name(row.backend), row.path,
+                          duration(row.timing.median_ms), duration(row.timing.p10_ms),
+                          duration(row.timing.p90_ms), flop_rate(row.tflops),
+                          row.peak_fraction ? fixed(100 * *row.peak_fraction, 1) + " %" : "-",
+                          error, baselines_text(row.baselines)});
+  }
+  return table;
+}
+
+// One row per case and per baseline.
+Table csv_of(const BenchReport& report) {
+  Table table{
+      {"problem", "backend", "path", "median_ms", "p10_ms", "p90_ms", "runs", "tflops",
+       "tflops_kept", "peak_fraction", "rel_l2", "pass", "baseline", "baseline_median_ms", "ratio"},
+      {}};
+  const auto figure = [](const std::optional<double>& value) {
+    return value ? text::format_number(*value) : std::string();
+  };
+  for (const BenchCase& row : report.cases) {
+    const std::vector<Table::Cell> start = {to_string(row.problem),
+                                            name(row.backend),
+                                            row.path,
+                                            text::format_number(row.timing.median_ms),
+                                            text::format_number(row.timing.p10_ms),
+                                            text::format_number(row.timing.p90_ms),
+                                            std::to_string(row.timing.runs_ms.size()),
+                                            text::format_number(row.tflops),
+                                            figure(row.tflops_kept),
+                                            figure(row.peak_fraction),
+                                            figure(row.rel_l2),
+                                            row.pass ? (*row.pass ? "true" : "false") : ""};
+    const auto add = [&](std::string baseline, std::string median, std::string ratio) {
+      std::vector<Table::Cell> cells = start;
+      for (std::string* cell : {&baseline, &median, &ratio}) cells.emplace_back(std::move(*cell));
+      table.rows.push_back(std::move(cells));
+    };
+    if (row.baselines.empty()) add("", "", "");
+    for (const BaselineReport& baseline : row.baselines) {
+      add(baseline.name, text::format_number(baseline.median_ms),
+          text::format_number(baseline.ratio));
+    }
+  }
+  return table;
+}
+
+class BenchVerb : public Verb {
+ public:
+  void declare(Flags& flags) override {
+    flags.add("--problem", "S", &problems_, "Problem string; may be given several times");
+    config_.declare(flags);
+    flags.add("--role", "NAME", &role_, "Role of the layer (self)");
+    flags.add("--category", "NAME", &category_, "Category of the role");
+    device_.declare(flags);
+    flags.add("--repeat", "N", &repeat_, "Timed runs of each case (10)");
+    flags.add("--no-baselines", "", &no_baselines_, "Time the backend alone");
+    flags.add("--plot", "F.svg", &plot_, "Draw the result");
+  }
+
+  Result<ExitCode> execute(const Invocation& invocation) override {
+    if (problems_.empty()) {
+      return Error{ErrorCode::invalid_argument,
+                   "fovea bench needs --problem, e.g. --problem 'f32 b1 h12 s2048 d128'",
+                   {}};
+    }
+    FOVEA_CHECK(at_least("--repeat", repeat_, 1));
+    FOVEA_TRY(const AttentionConfig config, config_.build(invocation.config_flags));
+    FOVEA_TRY(const std::unique_ptr<Executor> executor, device_.executor());
+    std::vector<Problem> problems;
+    for (const std::string& text : problems_) {
+      FOVEA_TRY(problems.emplace_back(), parse_problem(text));
+    }
+    BenchReport report;
+    report.threads = executor->workers();
+    const Terminal& terminal = invocation.terminal;
+    for (const Problem& problem : problems) {
+      terminal.progress(text::concat("bench ", report.cases.size() + 1, "/", problems.size(), ": ",
+                                     to_string(problem)));
+      FOVEA_TRY(BenchCase row, measure_case(problem, config, *executor, report));
+      report.cases.push_back(std::move(row));
+    }
+    terminal.end_progress();
+    if (plot_) FOVEA_CHECK(svg::save(*plot_, bench_plot(report)));
+    switch (invocation.format) {
+      case Format::json:
+        terminal.write(bench_json(report));
+        break;
+      case Format::csv:
+        terminal.write(to_csv(csv_of(report)));
+        break;
+      case Format::table:
+        terminal.write(terminal.aligned(table_of(report)));
+        break;
+    }
+    const bool failed = std::any_of(report.cases.begin(), report.cases.end(),
+                                    [](const BenchCase& row) { return row.pass == false; });
+    return failed ? kComparisonFailed : kOk;
+  }
+
+ private:
+  Result<BenchCase> measure_case(const Problem& problem, const AttentionConfig& config,
+                                 Executor& executor, BenchReport& report) const {
+    FOVEA_TRY(const RandomInputs inputs, make_random_inputs(problem, {.poison = false}));
+    LayerRun run;
+    run.config = config;
+    run.layer.role = role_;
+    run.layer.category = category_;
+    run.tensors = inputs.tensors();
+    run.options = call_options(problem);
+    run.executor = &executor;
+    run.repeat = repeat_;
+    FOVEA_TRY(const RunReport measured, run_layer(run));
+    const Receipt& receipt = *measured.receipt;
+    report.device = receipt.device;
+    report.isa = receipt.isa;
+    BenchCase row;
+    row.problem = problem;
+    row.backend = receipt.backend;
+    row.path = receipt.path;
+    row.timing = measured.timing;
+    row.tflops = measured.tflops;
+    row.tflops_kept = receipt.density ? row.tflops * *receipt.density : row.tflops;
+    const std::optional<double> peak = peak_tflops(receipt.isa, problem.dtype, executor);
+    if (peak) row.peak_fraction = row.tflops / *peak;
+    if (flop_count(problem) <= kOracleFlops) {
+      namespace reference = backends::reference;
+      FOVEA_TRY(const reference::Oracle oracle,
+                reference::compute_oracle(measured.problem, inputs.tensors(), executor));
+      const reference::Agreement agreement = reference::compare_to_oracle(
+          measured.problem, inputs.tensors(), oracle, DataKind::random);
+      row.rel_l2 = agreement.out.rel_l2;
+      row.pass = agreement.pass;
+    }
+    if (no_baselines_) return row;
+    if (flop_count(problem) <= kTinyFlops && row.backend != backend::REFERENCE) {
+      run.config = {};
+      run.config.default_spec.emplace().backend = backend::REFERENCE;
+      FOVEA_TRY(const RunReport oracle, run_layer(run));
+      add_baseline(row, "reference_float64", oracle.timing);
+    }
+    if (MaterialisedSoftmax::covers(problem, executor.workers())) {
+      MaterialisedSoftmax baseline(problem, inputs.tensors(), executor);
+      FOVEA_TRY(const Timing timing, measure(repeat_, [&]() -> Status {
+                  baseline.run();
+                  return {};
+                }));
+      add_baseline(row, "materialised_softmax", timing);
+    }
+    return row;
+  }
+
+  static void add_baseline(BenchCase& row, std::string name, const Timing& timing) {
+    row.baselines.push_back(
+        {std::move(name), version(), timing.median_ms, timing.median_ms / row.timing.median_ms});
+  }
+
+  std::vector<std::string> problems_;
+  ConfigArguments config_;
+  std::string role_ = "self";
+  std::string category_;
+  DeviceArguments device_;
+  int64_t repeat_ = 10;
+  bool no_baselines_ = false;
+  std::optional<std::string> plot_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_bench() { return std::make_unique<BenchVerb>(); }
+
+}  // namespace fovea::cli

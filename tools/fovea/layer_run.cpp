@@ -1,0 +1,71 @@
+#include "tools/fovea/layer_run.hpp"
+
+namespace fovea::cli {
+
+namespace {
+
+TensorReport report_of(const TensorView& view) {
+  return {view.dtype, {view.shape.begin(), view.shape.begin() + view.rank}};
+}
+
+}  // namespace
+
+ComparisonReport comparison_report(std::string tensor, const Comparison& comparison,
+                                   double tolerance, bool pass) {
+  return {std::move(tensor), comparison.max_abs,
+          comparison.rel_l1, comparison.rel_l2,
+          comparison.cosine, comparison.nonfinite_mismatches,
+          tolerance,         pass};
+}
+
+CallOptions with_config(const CallOptions& options, const AttentionConfig& config,
+                        const LayerOptions& layer) {
+  CallOptions merged = options;
+  const ResolvedSpec resolved = config.resolve(layer.role, layer.category);
+  if (resolved.spec == nullptr) return merged;
+  if (!merged.scale) merged.scale = resolved.spec->scale;
+  if (!merged.is_causal) merged.is_causal = resolved.spec->is_causal;
+  return merged;
+}
+
+CallOptions call_options(const Problem& problem) {
+  CallOptions options;
+  options.input_layout = problem.layout;
+  options.output_layout = problem.out_layout;
+  options.scale = problem.scale;
+  options.is_causal = problem.causal;
+  options.window = problem.window;
+  options.return_lse = problem.lse;
+  options.out_dtype = problem.out_dtype;
+  options.max_seqlen_q = problem.max_document_q;
+  options.max_seqlen_kv = problem.max_document_kv;
+  return options;
+}
+
+double tflops(const Problem& problem, double milliseconds) noexcept {
+  return milliseconds > 0 ? flop_count(problem) / (milliseconds * 1e9) : 0;
+}
+
+Result<RunReport> run_layer(const LayerRun& run) {
+  const CallOptions options = with_config(run.options, run.config, run.layer);
+  FOVEA_TRY(const Attention layer, Attention::create(run.layer, run.config, run.executor));
+  FOVEA_TRY(const Problem problem, describe(run.tensors, options));
+  RunReport report;
+  FOVEA_TRY(report.timing, measure(run.repeat, [&]() -> Status {
+              FOVEA_TRY(report.receipt, layer.run(run.tensors, options));
+              return {};
+            }));
+  const ResolvedSpec resolved = run.config.resolve(run.layer.role, run.layer.category);
+  if (resolved.spec != nullptr) report.strictness = resolved.spec->strictness;
+  report.role = run.layer.role;
+  report.category = run.layer.category;
+  report.source = layer.resolve(problem)->source;
+  report.problem = problem;
+  report.threads = run.executor != nullptr ? run.executor->workers() : 1;
+  report.tflops = tflops(problem, report.timing.median_ms);
+  report.out = report_of(run.tensors.out);
+  if (run.tensors.lse.present()) report.lse = report_of(run.tensors.lse);
+  return report;
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,27 @@
+// Timing of repeated runs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "fovea/error.hpp"
+
+namespace fovea::cli {
+
+struct Timing {
+  double median_ms = 0;
+  double p10_ms = 0;
+  double p90_ms = 0;
+  double min_ms = 0;
+  double max_ms = 0;
+  std::vector<double> runs_ms;  // in order
+};
+
+// Figures of the given run times; all zero without any.
+Timing summarise(std::vector<double> runs_ms);
+
+// Runs once to warm up, then `repeat` times under the clock. Stops at the first error.
+Result<Timing> measure(int64_t repeat, const std::function<Status()>& run);
+
+}  // namespace fovea::cli
