@@ -42,9 +42,9 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
       cuda::tensor_map_prefetch(&out_map);
     }
   }
-  if (threadIdx.x == 96) {
-    Walk<kKey> walk(p, who, team);
-    write_task<kKey>(tasks[0], walk, p, rank);
+  const Place place{tasks, bars, rank, who, team};
+  if constexpr (T::kGrouped) {
+    if (threadIdx.x == 96) write_first_task<kKey>(tasks[0], p, place);
   }
   if constexpr (T::kCluster > 1) cuda::cluster_sync();
   else __syncthreads();
@@ -53,15 +53,15 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
     cuda::registers_decrease<T::kSchedule.producer_registers>();
     if (threadIdx.x % 32 == 0) {
       const int warp = threadIdx.x / 32;
-      if (warp == 0) produce_kv<kKey, false>(shared, tasks, &k_map, p, rank);
-      else if (warp == 1) produce_kv<kKey, true>(shared, tasks, &v_map, p, rank);
-      else if (warp == 2) produce_q<kKey>(shared, tasks, &q_map, p);
-      else hand_out<kKey>(tasks, bars, p, rank, who, team);
+      if (warp == 0) produce_kv<kKey, false>(shared, {p, place}, &k_map, p, rank);
+      else if (warp == 1) produce_kv<kKey, true>(shared, {p, place}, &v_map, p, rank);
+      else if (warp == 2) produce_q<kKey>(shared, {p, place}, &q_map, p);
+      else if (T::kGrouped) hand_out<kKey>(tasks, p, place);
     }
     __syncwarp();
   } else {
     cuda::registers_increase<T::kSchedule.consumer_registers>();
-    Consumer<kKey>(p, &out_map, shared, tasks, rank, who, warpgroup - 1).run(who);
+    Consumer<kKey>(p, &out_map, shared, place, warpgroup - 1).run();
     // Shared memory must outlive the copies out of it.
     if (T::kSchedule.staged_output && threadIdx.x % 32 == 0) cuda::tensor_store_wait_read();
   }
