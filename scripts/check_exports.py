@@ -26,27 +26,35 @@ def symbols(listing, kinds):
     return names
 
 
-def declares(header, scopes, function):
+def declares(header, scopes, function, parameters):
     """Whether a public header declares the function, in a class if there is one, without a body."""
     if scopes and not re.search(rf"\b(?:class|struct)\s+(?:\w+\s+)*{re.escape(scopes[-1])}\b", header):
         return False
-    pattern = rf"(?<![\w:.>~])~?{re.escape(function.lstrip('~'))}\s*\((?:[^(){{}};]|\([^()]*\))*\)[^{{}};=]*;"
-    return re.search(pattern, header) is not None
+    pattern = rf"(?<![\w:.>~])~?{re.escape(function.lstrip('~'))}\s*(\((?:[^(){{}};]|\([^()]*\))*\))[^{{}};=]*;"
+    # Of overloads, the one whose first parameter has the same type of ours.
+    first = re.match(r"(?:\w+::)+(\w+)", parameters)
+    word = first.group(1).replace("basic_", "") if first else ""
+    return any(re.search(rf"\b{word}\b", match.group(1)) for match in re.finditer(pattern, header))
+
+
+def public_part(header):
+    """The header without comments and without the private parts of its classes."""
+    return re.sub(r"^ *private:.*?^};", "};", source_text.code_only(header), flags=re.MULTILINE | re.DOTALL)
 
 
 def check(texts):
     exported = symbols(texts["shared"], "TVWBDRu")
     complaints = [f"exported, but not Fovea's: {name}" for name in sorted(exported) if not ALLOWED.match(name)]
-    headers = {path: source_text.code_only(text) for path, text in texts.items() if path.startswith("include/")}
+    headers = {path: public_part(text) for path, text in texts.items() if path.startswith("include/")}
     for name in sorted(symbols(texts["static"], "T") - exported):
-        match = re.match(r"^fovea::((?:\w+::)*)(~?\w+)\(", name)
+        match = re.match(r"^fovea::((?:\w+::)*)(~?\w+)\((.*)", name)
         if not match:
             continue
         scopes = match.group(1).split("::")[:-1]
         if scopes and scopes[0][0].islower():
             continue  # an internal namespace
         for path, header in headers.items():
-            if declares(header, scopes, match.group(2)):
+            if declares(header, scopes, match.group(2), match.group(3)):
                 complaints.append(f"{path}: {name} is declared without FOVEA_API")
                 break
     return complaints
@@ -55,12 +63,18 @@ def check(texts):
 HEADER = """struct View {
   int size() const noexcept;
   int rank() const { return 1; }
+
+ private:
+  explicit View(State* state);
 };
 FOVEA_API int free_function(int a);
+FOVEA_API int name(View view);
 """
 STATIC = """
 0000000000000000 T fovea::View::size() const
 0000000000000000 T fovea::free_function(int)
+0000000000000000 T fovea::View::View(fovea::State*)
+0000000000000000 T fovea::name(fovea::Internal)
 0000000000000000 T fovea::internal_function(int)
 0000000000000000 T fovea::cpu::size()
 """

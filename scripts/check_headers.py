@@ -47,12 +47,13 @@ def proven_by_build(path, sources):
     """Whether the source of the same stem includes this header before anything else."""
     source = sources.get(re.sub(r"\.hpp$", ".cpp", path))
     first = INCLUDE.search(source_text.code_only(source, keep_strings=True)) if source else None
-    return first is not None and first.group(2) == path
+    return first is not None and first.group(2) in (path, path.removeprefix("tests/"))
 
 
 def commands(path, folder):
     """The compilations of a translation unit, read from stdin, that includes only this header."""
-    flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{folder}/include", f"-I{folder}"]
+    flags = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{folder}/include", f"-I{folder}",
+             f"-I{folder}/tests"]
     for name, isa in ISA_FLAGS:
         if name in path.rsplit("/", 1)[-1] or f"/{name}/" in path:
             flags += isa

@@ -21,7 +21,7 @@ namespace fovea::demo {
 
 namespace {
 
-constexpr int64_t kRepeat = 50;
+constexpr int64_t kRepeat = 20;
 
 // One captured call and how to label it.
 struct Capture {
@@ -52,9 +52,9 @@ std::vector<Capture> captures() {
        0,
        frames,
        {{"text", 20}}},
-      {"Qwen-Image, joint attention", "19 text tokens, 8 of them padding, and 60 image tokens",
+      {"Qwen-Image, joint attention", "19 text (8 padding) + 60 image tokens",
        "qwen_image_attention.safetensors", "tap.attn.0.", "qwen.joint", "joint", 1, joint, joint},
-      {"Z-Image, joint attention", "32 image and 32 text tokens in one stream",
+      {"Z-Image, joint attention", "32 image + 32 text tokens, one stream",
        "z_image_attention.safetensors", "tap.attn.2.", "zimage.joint", "joint", 0, stream, stream},
   };
 }
@@ -184,9 +184,8 @@ Result<bool> demo(const std::string& config_file, const std::string& data_folder
   const int threads = executor->workers();
   const std::string subtitle = text::concat(
       "Attention captured from small Wan, Qwen-Image and Z-Image transformers with random weights, "
-      "one configuration for all roles, on ",
-      outcomes.front().report.receipt->isa, " with ", threads,
-      threads == 1 ? " thread" : " threads");
+      "one configuration for all roles, on this CPU (",
+      outcomes.front().report.receipt->isa, ", ", threads, threads == 1 ? " thread)" : " threads)");
   FOVEA_CHECK(svg::save(picture_file, draw(panels, subtitle)));
   terminal.write("Picture: " + picture_file + "\n");
   return pass;

@@ -61,6 +61,15 @@ struct SparseAttentionConfig {
   bool operator==(const SparseAttentionConfig&) const = default;
 };
 
+// The guide's configuration as one struct.
+struct GuideConfig {
+  AttnImplType attn_impl = AttnImplType::TORCH_SDPA;
+  std::optional<SparseAttentionConfig> sparse_config;
+  std::optional<double> scale;
+  double dropout = 0.0;  // only 0
+  std::optional<bool> is_causal;
+};
+
 // A spec and where it came from.
 struct ResolvedSpec {
   const AttentionSpec* spec = nullptr;  // null: platform default
@@ -79,7 +88,13 @@ struct AttentionConfig {
   // Exact role, then category, then default. The pointer is valid as long as this object is.
   FOVEA_API ResolvedSpec resolve(std::string_view role, std::string_view category = {}) const;
 
-  // The guide's factories. Errors: invalid_config.
+  // The guide's form, as a default that is meant strictly. Error invalid_config: a sparse attn_impl
+  // without a sparse_config or one that contradicts it, a dropout other than 0, values out of
+  // range.
+  FOVEA_API static Result<AttentionConfig> from_guide(const GuideConfig& guide);
+
+  // The guide's factories. The sparse ones make a preference: without a sparse state dense_backend
+  // runs, and says so. Errors: invalid_config.
   FOVEA_API static Result<AttentionConfig> dense_attention(BackendName backend);
   FOVEA_API static Result<AttentionConfig> radial_attention(const SparseAttentionConfig& sparse);
   FOVEA_API static Result<AttentionConfig> local_sparse_attention(

@@ -42,14 +42,14 @@ class DeviceFacts {
 
   PlatformId platform() const noexcept { return platform_; }
   // Nothing when absent.
-  std::optional<std::string_view> get(std::string_view key) const noexcept;
+  FOVEA_API std::optional<std::string_view> get(std::string_view key) const noexcept;
   bool has(std::string_view key) const noexcept { return get(key).has_value(); }
   // Nothing when absent or not understood.
-  std::optional<Version> version(std::string_view key) const noexcept;
+  FOVEA_API std::optional<Version> version(std::string_view key) const noexcept;
   // Absent is `fallback`; "0" is false; any other text (a version, 1, unknown) is true.
-  bool flag(std::string_view key, bool fallback = false) const noexcept;
-  std::optional<int64_t> integer(std::string_view key) const noexcept;
-  void set(std::string key, std::string value);
+  FOVEA_API bool flag(std::string_view key, bool fallback = false) const noexcept;
+  FOVEA_API std::optional<int64_t> integer(std::string_view key) const noexcept;
+  FOVEA_API void set(std::string key, std::string value);
   const std::vector<std::pair<std::string, std::string>>& entries() const noexcept {
     return entries_;
   }

@@ -105,9 +105,9 @@ struct Problem {
   bool operator==(const Problem&) const = default;
 
   // The scale that applies: `scale`, or head_dim^-0.5.
-  double effective_scale() const noexcept;
+  FOVEA_API double effective_scale() const noexcept;
   // True when no strides, mask, packing or lengths beyond plain dense attention are asked for.
-  bool dense() const noexcept;
+  FOVEA_API bool dense() const noexcept;
 };
 
 // Fills q/k/v strides from strides_kind and the sizes. Call after changing sizes, layout or

@@ -27,8 +27,8 @@ struct TensorView {
 
   bool present() const noexcept { return rank > 0; }
   // Number of elements (1 for rank 0). Sizes must be valid; see validate().
-  int64_t numel() const noexcept;
-  bool contiguous() const noexcept;
+  FOVEA_API int64_t numel() const noexcept;
+  FOVEA_API bool contiguous() const noexcept;
 };
 
 // A contiguous row-major view. `shape` has 1..kMaxRank entries; the view does not own `data`.

@@ -1,6 +1,8 @@
 #include "src/backends/list.hpp"
 
 #include "src/backends/cpu_flash/backend.hpp"
+#include "src/backends/flash/backend.hpp"
+#include "src/backends/flash_sm90/backend.hpp"
 #include "src/backends/reference/backend.hpp"
 
 namespace fovea::backends {
@@ -8,6 +10,8 @@ namespace fovea::backends {
 std::span<const BackendEntry> backend_list() noexcept {
   static constexpr BackendEntry kList[] = {
       {"builtin:cpu_flash", make_cpu_flash_backend},
+      {"builtin:flash", make_flash_backend},
+      {"builtin:flash_sm90", make_flash_sm90_backend},
       {"builtin:reference", make_reference_backend},
   };
   return kList;

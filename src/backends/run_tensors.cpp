@@ -112,6 +112,8 @@ Status check_mask(const Problem& p, const TensorView& mask, DeviceType device) {
   FOVEA_CHECK(check_one(e, mask, device));
   for (size_t i = 0; i < e.rank; ++i)
     if (mask.stride[i] < 0) return wrong("mask", "has a negative stride");
+  if (p.seq_kv > 1 && mask.stride[e.rank - 1] != 1)
+    return wrong("mask", "has a last axis that is not contiguous");
   return {};
 }
 

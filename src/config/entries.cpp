@@ -77,6 +77,12 @@ std::vector<std::string> split_path(std::string_view path) {
   return out;
 }
 
+Path flag_place(const ConfigFlag& flag) {
+  Path place{{}, true};
+  for (const std::string& piece : split_path(flag.path)) place = place / piece;
+  return place;
+}
+
 // The map behind an entry; a bare backend name becomes {"backend": name}.
 Value& as_map(Entry& entry) {
   Value& value = entry.value;
@@ -118,7 +124,7 @@ Value flag_value(const ConfigFlag& flag, Problems& problems) {
     if (parsed) {
       value = std::move(parsed).value();
     } else {
-      problems.add(Path{flag.path, true}, ReasonCode::option_value, parsed.error().message);
+      problems.add(flag_place(flag), ReasonCode::option_value, parsed.error().message);
       value = Value{};
     }
   }
@@ -147,7 +153,7 @@ std::optional<AttentionSpec> read_entry(const Entry& entry, const Path& path, Pr
     map.set("backend", *node);
     node = &map;
   }
-  auto read = read_spec(*node, entry.guide_form, path, problems);
+  auto read = read_spec(*node, entry.guide_form, path.at(*node), problems);
   was_auto = read.is_auto;
   return std::move(read.spec);
 }
@@ -211,7 +217,7 @@ void apply_flags(std::span<const ConfigFlag> flags, Entries& entries, Problems& 
   known.insert(known.end(), guide_keys().begin(), guide_keys().end());
   for (size_t f = 0; f < flags.size(); ++f) {
     const ConfigFlag& flag = flags[f];
-    const Path place{flag.path, true};
+    const Path place = flag_place(flag);
     const bool repeated =
         std::any_of(flags.begin(), flags.begin() + static_cast<ptrdiff_t>(f),
                     [&](const ConfigFlag& other) { return other.path == flag.path; });

@@ -73,7 +73,45 @@ void apply_sparse_config(const SparseAttentionConfig& sparse, bool implied_backe
   }
 }
 
+void check_sparse_config_given(const AttentionSpec& spec, const Path& path, Problems& problems) {
+  const bool radial = spec.backend == backend::RADIAL_ATTN && !spec.radial;
+  const bool local = spec.backend == backend::LOCAL_SPARSE_ATTN && !spec.local_sparse;
+  if (!radial && !local) return;
+  problems.add(path / "attn_impl", ReasonCode::option_value,
+               text::concat(name(spec.backend),
+                            " needs a sparse_config; add sparse_config {\"sparse_impl\": \"",
+                            impl_of(spec.backend), "\"}"),
+               name(spec.backend));
+}
+
 }  // namespace config
+
+Result<AttentionConfig> AttentionConfig::from_guide(const GuideConfig& guide) {
+  config::Problems problems;
+  const config::Path root;
+  AttentionSpec spec;
+  spec.backend = guide.attn_impl;
+  spec.scale = guide.scale;
+  spec.is_causal = guide.is_causal;
+  if (!(guide.dropout == 0)) {
+    problems.mismatch(root / "dropout", "0", config::Value::of(guide.dropout));
+  }
+  if (guide.sparse_config) {
+    config::check_fields(*guide.sparse_config, root / "sparse_config", problems);
+    if (problems.empty()) {
+      config::apply_sparse_config(*guide.sparse_config, false, root / "sparse_config", spec,
+                                  problems);
+    }
+  } else {
+    config::check_sparse_config_given(spec, root, problems);
+  }
+  if (!problems.empty()) return problems.error("attention config");
+  config::add_implied_blocks(spec);
+  FOVEA_CHECK(validate(spec));
+  AttentionConfig out;
+  out.default_spec = std::move(spec);
+  return out;
+}
 
 Result<AttentionConfig> AttentionConfig::dense_attention(BackendName backend) {
   AttentionConfig out;

@@ -11,4 +11,7 @@ namespace fovea::config {
 void apply_sparse_config(const SparseAttentionConfig& sparse, bool implied_backend,
                          const Path& path, AttentionSpec& spec, Problems& problems);
 
+// In the guide's form a sparse backend needs its options spelt out.
+void check_sparse_config_given(const AttentionSpec& spec, const Path& path, Problems& problems);
+
 }  // namespace fovea::config

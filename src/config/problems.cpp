@@ -40,7 +40,7 @@ Path Path::at(const Value& value) const {
 }
 
 std::string Path::print() const {
-  if (text.empty()) return "the top level";
+  if (text.empty()) return from_flag ? "--config" : "the top level";
   return from_flag ? "--config." + text : text;
 }
 

@@ -148,8 +148,9 @@ ReadSpec read_spec(const Value& node, bool guide_form, const Path& path, Problem
         field->set(&spec, *checked);
       }
     } else if (const Block* block = find_block(key)) {
-      if (expect_map(value, block->fields, path / key, problems)) {
-        read_fields(block->fields, value, path / key, block->emplace(spec), problems);
+      const Path place = (path / key).at(value);
+      if (expect_map(value, block->fields, place, problems)) {
+        read_fields(block->fields, value, place, block->emplace(spec), problems);
       }
     } else if (key == "extra") {
       read_extra(value, path / key, spec, problems);
@@ -171,14 +172,7 @@ ReadSpec read_spec(const Value& node, bool guide_form, const Path& path, Problem
     }
   }
   if (by_impl && backend_known && !has_sparse_config) {
-    const bool radial = spec.backend == backend::RADIAL_ATTN && !spec.radial;
-    const bool local = spec.backend == backend::LOCAL_SPARSE_ATTN && !spec.local_sparse;
-    if (radial || local) {
-      problems.add(path / "attn_impl", ReasonCode::option_value,
-                   text::concat(name(spec.backend), " needs a sparse_config; add sparse_config {\"",
-                                "sparse_impl\": \"", radial ? "radial" : "local", "\"}"),
-                   name(spec.backend));
-    }
+    check_sparse_config_given(spec, path, problems);
   }
   if (removed) return {{}, true, is_auto(*given)};
   if (backend_known) check_rules(spec, path, problems);

@@ -97,7 +97,7 @@ Value Value::of(int64_t value) {
 Value Value::of(double value) {
   Value out;
   out.kind = Kind::number;
-  out.number = value;
+  out.number = value + 0.0;  // -0 and 0 are one value with one text
   return out;
 }
 

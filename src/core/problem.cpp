@@ -315,13 +315,13 @@ Status check_sparse(const Problem& p) {
   constexpr std::string_view kPlain = "printable characters without blanks , ( ) =";
   if (!plain_word(p.sparse->name))
     return refuse(ReasonCode::sparse, "sparse", text::quote(p.sparse->name), std::string(kPlain));
-  for (const auto& [key, value] : p.sparse->parameters) {
-    for (std::string_view word : {std::string_view(key), std::string_view(value)})
-      if (!plain_word(word))
-        return refuse(ReasonCode::sparse, "sparse", text::quote(word), std::string(kPlain));
-    const auto same = [&](const auto& entry) { return entry.first == key; };
+  for (const auto& parameter : p.sparse->parameters) {
+    for (const std::string* word : {&parameter.first, &parameter.second})
+      if (!plain_word(*word))
+        return refuse(ReasonCode::sparse, "sparse", text::quote(*word), std::string(kPlain));
+    const auto same = [&](const auto& other) { return other.first == parameter.first; };
     if (std::count_if(p.sparse->parameters.begin(), p.sparse->parameters.end(), same) > 1)
-      return refuse(ReasonCode::sparse, "sparse", key, "each parameter once");
+      return refuse(ReasonCode::sparse, "sparse", parameter.first, "each parameter once");
   }
   return {};
 }

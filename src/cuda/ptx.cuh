@@ -62,7 +62,7 @@ FOVEA_DEVICE void cluster_sync() {
       "barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// Bulk tensor copies; maps are {columns, rows, heads, batch} -----------------------------------------
+// Bulk tensor copies; maps are {columns, rows, panels, heads, batch}: see tensor_map.hpp -------------
 
 inline constexpr uint64_t kEvictFirst = 0x12F0000000000000ull;
 inline constexpr uint64_t kEvictLast = 0x14F0000000000000ull;
@@ -71,29 +71,31 @@ FOVEA_DEVICE void tensor_map_prefetch(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 FOVEA_DEVICE void tensor_load(uint32_t target, const CUtensorMap* map, uint32_t barrier, int column,
-                              int row, int head, int batch, uint64_t hint) {
+                              int row, int panel, int head, int batch, uint64_t hint) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(target),
-      "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch), "l"(hint)
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(target),
+      "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(panel), "r"(head), "r"(batch), "l"(hint)
       : "memory");
 }
 /// The box lands at the same offset in every block of `mask` and counts on the barrier of each.
 FOVEA_DEVICE void tensor_load_multicast(uint32_t target, const CUtensorMap* map, uint32_t barrier,
-                                        int column, int row, int head, int batch, uint16_t mask,
-                                        uint64_t hint) {
+                                        int column, int row, int panel, int head, int batch,
+                                        uint16_t mask, uint64_t hint) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
-      ".multicast::cluster.L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7, %8;" ::"r"(target),
-      "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch), "h"(mask), "l"(hint)
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster.L2::cache_hint [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8, %9;" ::"r"(
+          target),
+      "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(panel), "r"(head), "r"(batch), "h"(mask),
+      "l"(hint)
       : "memory");
 }
 FOVEA_DEVICE void tensor_store(const CUtensorMap* map, uint32_t source, int column, int row,
-                               int head, int batch) {
+                               int panel, int head, int batch) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
+      "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(
           map),
-      "r"(source), "r"(column), "r"(row), "r"(head), "r"(batch)
+      "r"(source), "r"(column), "r"(row), "r"(panel), "r"(head), "r"(batch)
       : "memory");
 }
 FOVEA_DEVICE void tensor_store_commit() {

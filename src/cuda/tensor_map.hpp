@@ -13,10 +13,16 @@ struct MapShape {
   std::int64_t row_stride, head_stride, batch_stride;
 };
 
-/// A box of box_columns x box_rows elements, swizzled over the width of its rows (64 columns: 128
-/// bytes, 32 columns: 64 bytes). Elements outside the shape read as zero and are not written.
+/// Columns are copied in panels of 64 (128 bytes, the swizzle's width). When they fill whole panels the map
+/// is {64, rows, panels, heads, batch} and one copy moves `box_panels` panels; otherwise it is
+/// {columns, rows, 1, heads, batch} and each copy moves one panel, so that the last one is cut off at the
+/// tensor's edge.
+inline constexpr int kPanelColumns = 64;
+constexpr bool whole_panels(std::int64_t columns) { return columns % kPanelColumns == 0; }
+
+/// Boxes of 64 columns x box_rows x box_panels. Elements outside the shape read as zero and are not written.
 /// Returns a CUresult; CUDA_ERROR_NOT_FOUND when the driver has no tensor maps.
 CUresult encode_tensor_map(CUtensorMap* map, const void* data, CUtensorMapDataType type,
-                           const MapShape& shape, int box_columns, int box_rows);
+                           const MapShape& shape, int box_rows, int box_panels);
 
 }  // namespace fovea::cuda

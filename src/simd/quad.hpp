@@ -10,7 +10,11 @@
 namespace fovea::simd {
 
 #define FOVEA_INLINE __attribute__((always_inline)) inline
+#if defined(__clang__)
+#define FOVEA_UNROLL _Pragma("unroll")
+#else
 #define FOVEA_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 // Vectors of four elements that may alias anything; loads and stores go through the unaligned
 // variants below.
@@ -21,6 +25,7 @@ typedef uint16_t QuadHalf __attribute__((vector_size(8)));
 typedef float QuadMem __attribute__((vector_size(16), aligned(4), may_alias));
 typedef uint32_t QuadBitsMem __attribute__((vector_size(16), aligned(2), may_alias));
 typedef uint16_t QuadHalfMem __attribute__((vector_size(8), aligned(2), may_alias));
+typedef uint8_t QuadBytes __attribute__((vector_size(4), aligned(1), may_alias));
 typedef float FloatMem __attribute__((aligned(4), may_alias));
 typedef uint16_t HalfMem __attribute__((aligned(2), may_alias));
 
@@ -36,14 +41,14 @@ FOVEA_INLINE Quad quad_set(float x) { return Quad{x, x, x, x}; }
 
 // Rows a, b, c, d become columns.
 FOVEA_INLINE void quad_transpose(Quad& a, Quad& b, Quad& c, Quad& d) {
-  const Quad ab_low = __builtin_shuffle(a, b, QuadInt{0, 4, 1, 5});
-  const Quad ab_high = __builtin_shuffle(a, b, QuadInt{2, 6, 3, 7});
-  const Quad cd_low = __builtin_shuffle(c, d, QuadInt{0, 4, 1, 5});
-  const Quad cd_high = __builtin_shuffle(c, d, QuadInt{2, 6, 3, 7});
-  a = __builtin_shuffle(ab_low, cd_low, QuadInt{0, 1, 4, 5});
-  b = __builtin_shuffle(ab_low, cd_low, QuadInt{2, 3, 6, 7});
-  c = __builtin_shuffle(ab_high, cd_high, QuadInt{0, 1, 4, 5});
-  d = __builtin_shuffle(ab_high, cd_high, QuadInt{2, 3, 6, 7});
+  const Quad ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  const Quad ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Quad cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const Quad cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  a = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
+  b = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
+  c = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
+  d = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
 }
 
 FOVEA_INLINE Quad quad_from_bf16(const void* source) {

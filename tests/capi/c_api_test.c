@@ -74,15 +74,17 @@ static void uniform_weights(void) {
   fovea_receipt_free(receipt);
 
   fovea_plan* plan = NULL;
-  char workspace[4096];
+  char memory[8192];
+  const size_t bytes = 4096;
+  char* workspace = memory + (256 - (uintptr_t)memory % 256); /* plans want 256-byte alignment */
   call.is_causal = 1, call.has_is_causal = 1;
   EXPECT(fovea_attention_plan(layer, &call, &plan, NULL) == FOVEA_OK);
-  EXPECT(fovea_plan_workspace_bytes(plan) <= sizeof workspace);
-  EXPECT(fovea_plan_run(plan, &call, workspace, sizeof workspace, NULL) == FOVEA_OK);
+  EXPECT(fovea_plan_workspace_bytes(plan) <= bytes);
+  EXPECT(fovea_plan_run(plan, &call, workspace, bytes, NULL) == FOVEA_OK);
   EXPECT(out[0] == 1.0f && out[1] == 1.5f && out[2] == 3.0f);
   call.has_is_causal = 0;
   fovea_error* error = NULL;
-  EXPECT(fovea_plan_run(plan, &call, workspace, sizeof workspace, &error) == 121);
+  EXPECT(fovea_plan_run(plan, &call, workspace, bytes, &error) == 121);
   EXPECT(strstr(fovea_error_message(error), "make a plan for it") != NULL);
   fovea_error_free(error);
   fovea_plan_free(plan);

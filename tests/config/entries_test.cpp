@@ -172,6 +172,9 @@ TEST(Entries, faulty_flags_name_the_flag) {
     EXPECT_HAS(refused(flags({flag}, R"({"default": {"backend": "FA3", "is_causal": false}})")),
                expected);
   }
+  EXPECT_HAS(refused(flags({{"per_role.cross", R"({"backend": "FA3", "scale": -1})"}})),
+             "--config.per_role.cross.scale: expected a finite number above 0, found -1");
+  EXPECT_HAS(refused(flags({{"\xff.backend", "FA3"}})), "--config.'\\xff'.backend: is not a path");
   EXPECT_HAS(refused(flags({{"default", "FA3"}, {"default", "FA2"}})),
              "--config.default: is given twice");
 }

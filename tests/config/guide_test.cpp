@@ -148,6 +148,45 @@ TEST(Guide, the_factories_check_their_arguments) {
   EXPECT_HAS(message, "block_size: expected 64 or 128, found 32");
 }
 
+TEST(Guide, its_struct_means_what_its_text_means) {
+  GuideConfig guide;
+  EXPECT_EQ(parsed(R"({"default": "TORCH_SDPA"})"), *AttentionConfig::from_guide(guide));
+  guide.attn_impl = AttnImplType::FLASH_ATTN_3;
+  guide.scale = 0.25;
+  guide.is_causal = true;
+  EXPECT_EQ(parsed(R"({"attn_impl": "FA3", "scale": 0.25, "is_causal": true})"),
+            *AttentionConfig::from_guide(guide));
+  guide = {};
+  guide.attn_impl = AttnImplType::RADIAL_ATTN;
+  guide.sparse_config.emplace().dense_timesteps = 7;
+  EXPECT_EQ(parsed(R"({"attn_impl": "RADIAL_ATTN", "sparse_config": {"dense_timesteps": 7}})"),
+            *AttentionConfig::from_guide(guide));
+}
+
+TEST(Guide, its_struct_is_checked) {
+  const auto fault = [](const GuideConfig& guide) {
+    const auto config = AttentionConfig::from_guide(guide);
+    return config ? std::string("accepted") : config.error().message;
+  };
+  GuideConfig guide;
+  guide.attn_impl = AttnImplType::RADIAL_ATTN;
+  EXPECT_HAS(fault(guide), "attention config: attn_impl: RADIAL_ATTN needs a sparse_config");
+  guide.sparse_config.emplace().sparse_impl = "local";
+  EXPECT_HAS(fault(guide), "sparse_config.sparse_impl: local contradicts attn_impl RADIAL_ATTN");
+  guide.sparse_config->sparse_impl.reset();
+  guide.sparse_config->block_size = 32;
+  guide.dropout = 0.1;
+  EXPECT_HAS(fault(guide),
+             "2 problems\n  dropout: expected 0, found 0.1\n  "
+             "sparse_config.block_size: expected 64 or 128, found 32");
+  guide = {};
+  guide.dropout = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_HAS(fault(guide), "dropout: expected 0, found nan");
+  guide = {};
+  guide.scale = -1;
+  EXPECT_HAS(fault(guide), "scale: expected a finite number above 0");
+}
+
 TEST(Guide, the_dense_factory_refuses_sparse_backends) {
   const auto dense = AttentionConfig::dense_attention(AttnImplType::SAGE_ATTN_2_8_8_SM90);
   ASSERT_TRUE(dense);

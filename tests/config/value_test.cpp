@@ -30,6 +30,7 @@ TEST(Value, strings_are_escaped) {
 TEST(Value, numbers_that_json_cannot_hold_become_null) {
   EXPECT_EQ("null", write_json(Value::of(std::nan(""))));
   EXPECT_EQ("null", write_json(Value::of(std::numeric_limits<double>::infinity())));
+  EXPECT_EQ("0", write_json(Value::of(-0.0)));
   EXPECT_EQ("0.1", write_json(Value::of(0.1)));
   EXPECT_EQ("-9223372036854775808", write_json(Value::of(std::numeric_limits<int64_t>::min())));
 }

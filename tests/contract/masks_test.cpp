@@ -215,7 +215,8 @@ TEST_P(ContractMasks, LowestFiniteF16AndBf16Biases) {
     const Answer answer = attend(GetParam(), in);
     expect_rows(answer, [](int64_t, int64_t, int64_t) { return 4.0; });
     if (!answer.ran) return;
-    EXPECT_NEAR(answer.lse.at(0, 0, 0) / lowest, 1, 1e-4);
+    // Kernels that count in powers of two cannot tell the lowest numbers apart, hence 1 %.
+    EXPECT_NEAR(answer.lse.at(0, 0, 0) / lowest, 1, 1e-2);
   }
 }
 

@@ -146,7 +146,7 @@ TEST_P(ContractRun, AllocationsAreCounted) {
   EXPECT_GT(allocations(), before);
 }
 
-TEST_P(ContractRun, UnboundedWorkIsSplitOverTheExecutor) {
+TEST_P(ContractRun, WorkIsSplitOverTheExecutorWithoutATrace) {
   if (GetParam().executor->workers() < 2) GTEST_SKIP() << "one worker";
   Target serial = GetParam();
   serial.context.executor = &serial_executor();
@@ -176,6 +176,20 @@ TEST_P(ContractRun, MisfitsAreErrorsInEveryBuild) {
     EXPECT_EQ(made.error().reasons, report.reasons);
     EXPECT_NE(made.error().message.find("head_dim " + std::to_string(dim)), std::string::npos)
         << made.error().message;
+  }
+}
+
+TEST_P(ContractRun, SparsePatternsRunOrAreRefusedByName) {
+  for (const char* pattern : {"radial(decay=1,frames=4)", "radial:authors(decay=1,frames=4)"}) {
+    const Problem p = *parse_problem(std::string("f32 b1 h1 s512 d16 sparse=") + pattern);
+    const auto report =
+        GetParam().backend->resolve(GetParam().name, p, nullptr, GetParam().context);
+    if (report.support != SupportStatus::unsupported) continue;
+    ASSERT_EQ(report.reasons.size(), 1u);
+    EXPECT_EQ(report.reasons[0].code, ReasonCode::sparse);
+    EXPECT_EQ(report.reasons[0].got, p.sparse->name);
+    EXPECT_FALSE(
+        GetParam().backend->plan(GetParam().name, p, nullptr, GetParam().context).has_value());
   }
 }
 

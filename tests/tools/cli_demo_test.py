@@ -29,7 +29,7 @@ class DemoTest(CliTest):
         self.assertIn("fallback from CUDNN_ATTN: ", outcome.stdout)
         self.assertIn("attention_config.default", outcome.stdout)
         root = ElementTree.parse(picture).getroot()
-        images = [image.get("href") for image in root.iter("{*}image")]
+        images = [image.get("href") for image in root.findall(".//{*}image")]
         self.assertEqual(len(images), 10)
         for image in images:
             png = base64.b64decode(image.removeprefix("data:image/png;base64,"))

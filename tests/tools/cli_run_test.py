@@ -84,6 +84,13 @@ class RunTest(CliTest):
         write_safetensors(path, tensors)
         return path
 
+    def assert_values(self, expected, *arguments):
+        """The first output of a run, within a few roundings."""
+        values = read_floats(self.output_of(*arguments)["out"][2])
+        self.assertEqual(len(values), len(expected))
+        for got, wanted in zip(values, expected):
+            self.assertAlmostEqual(got, wanted, delta=1e-6 * max(1, abs(wanted)))
+
     def output_of(self, *arguments):
         path = self.folder / "out.safetensors"
         self.succeed("run", *arguments, "--output", path)
@@ -97,7 +104,7 @@ class RunTest(CliTest):
         self.assertIsNone(document["category"])
         self.assertEqual(document["source"], "platform default")
         self.assertIsNone(document["strictness"])
-        self.assertEqual(document["problem"], "f32 b2 h4 s150 d32")
+        self.assertTrue(document["problem"].startswith("f32 b2 h4 s150 d32"))
         self.assertEqual(set(document["time_ms"]), {"median", "min", "max", "runs"})
         self.assertEqual(document["time_ms"]["runs"], 5)
         self.assertLessEqual(RECEIPT, set(document["receipt"]))
@@ -129,33 +136,26 @@ class RunTest(CliTest):
         tensors = self.output_of("--input", self.uniform(), "--lse")
         self.assertEqual(set(tensors), {"out", "lse"})
         self.assertEqual(tensors["out"][:2], ("F32", [1, 3, 1, 1]))
-        self.assertEqual(read_floats(tensors["out"][2]), [3.5] * 3)
+        for value in read_floats(tensors["out"][2]):
+            self.assertAlmostEqual(value, 3.5, places=5)
         self.assertEqual(tensors["lse"][:2], ("F32", [1, 1, 3]))
         for value in read_floats(tensors["lse"][2]):
             self.assertAlmostEqual(value, math.log(8), places=6)
         self.assertEqual(set(self.output_of("--input", self.uniform())), {"out"})
 
     def test_causal_and_window(self):
-        self.assertEqual(
-            read_floats(self.output_of("--input", self.uniform(), "--causal")["out"][2]),
-            [2.5, 3.0, 3.5],
-        )
-        self.assertEqual(
-            read_floats(self.output_of("--input", self.uniform(), "--window", "0,-1")["out"][2]),
-            [6.0, 6.5, 7.0],
-        )
-        self.assertEqual(
-            read_floats(self.output_of("--input", self.uniform(), "--window", "-1,0")["out"][2]),
-            [2.5, 3.0, 3.5],
-        )
+        path = self.uniform()
+        self.assert_values([2.5, 3.0, 3.5], "--input", path, "--causal")
+        self.assert_values([6.0, 6.5, 7.0], "--input", path, "--window", "0,-1")
+        self.assert_values([2.5, 3.0, 3.5], "--input", path, "--window", "-1,0")
 
     def test_key_lengths(self):
         path = self.uniform(kv_lengths=("I32", [1], struct.pack("<i", 3)))
-        self.assertEqual(read_floats(self.output_of("--input", path)["out"][2]), [1.0] * 3)
+        self.assert_values([1.0] * 3, "--input", path)
 
     def test_mask(self):
         path = self.uniform(mask=("BOOL", [1, 8], bytes([0, 1, 0, 1, 0, 0, 0, 0])))
-        self.assertEqual(read_floats(self.output_of("--input", path)["out"][2]), [2.0] * 3)
+        self.assert_values([2.0] * 3, "--input", path)
 
     def test_layout_bhsd(self):
         path = self.folder / "in.safetensors"
@@ -167,9 +167,9 @@ class RunTest(CliTest):
                 "v": ("F32", [1, 1, 5, 1], floats(range(5))),
             },
         )
+        self.assert_values([2.0] * 2, "--input", path, "--layout", "BNSD")
         tensors = self.output_of("--input", path, "--layout", "BNSD")
         self.assertEqual(tensors["out"][1], [1, 1, 2, 1])
-        self.assertEqual(read_floats(tensors["out"][2]), [2.0] * 2)
 
     def test_packed_with_either_name_of_the_key_offsets(self):
         for name in ["cu_seqlens_kv", "cu_seqlens_k"]:
@@ -185,8 +185,7 @@ class RunTest(CliTest):
                     name: ("I32", [3], offsets),
                 },
             )
-            out = read_floats(self.output_of("--input", path)["out"][2])
-            self.assertEqual(out, [0.5, 0.5, 3.0, 3.0, 3.0])
+            self.assert_values([0.5, 0.5, 3.0, 3.0, 3.0], "--input", path)
 
     def test_scale_changes_the_result(self):
         arguments = ["--input", WAN, "--prefix", "tap.attn.0.", "--expect", "out"]
@@ -364,14 +363,14 @@ class RunErrorTest(CliTest):
     def test_output_folder_does_not_exist(self):
         self.fail_with(
             USAGE,
-            "/nonexistent/out.safetensors",
+            "missing-folder/out.safetensors",
             "run",
             "--input",
             WAN,
             "--prefix",
             "tap.attn.0.",
             "--output",
-            "/nonexistent/out.safetensors",
+            "missing-folder/out.safetensors",
         )
 
     def test_output_must_not_replace_the_input(self):

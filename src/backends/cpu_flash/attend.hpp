@@ -30,6 +30,7 @@ struct Tile {
   int64_t row = 0;       // first row within the segment
   int64_t rows = 0;
   int vectors = 0;
+  bool started = false;  // o holds something
 };
 
 // One block of packed keys as a tile reads it: keys begin..end-1.
@@ -119,6 +120,7 @@ struct TileAttention {
   static FOVEA_INLINE void value_block(const Tile& tile, const KeyRange& keys, int64_t dim_v,
                                        int64_t strip_floats, const float* probabilities,
                                        const Float (&alpha)[NR]) {
+    const bool started = tile.started;
     const int64_t first = keys.begin / P::kGroup;
     const int64_t words = (keys.end + P::kGroup - 1) / P::kGroup - first;
     const float* v = keys.v + first * kRows;
@@ -132,7 +134,7 @@ struct TileAttention {
       FOVEA_UNROLL for (int i = 0; i < kRows; ++i) {
         FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
           float* target = o + i * kLanes + r * V::kLanes;
-          V::store(target, V::fma(alpha[r], V::load(target), acc[i][r]));
+          V::store(target, started ? V::fma(alpha[r], V::load(target), acc[i][r]) : acc[i][r]);
         }
       }
       v += strip_floats;
@@ -161,14 +163,14 @@ struct TileAttention {
           acc = V::select(V::equal(term, hidden), acc, V::fma(value, weight, acc));
         }
         float* target = tile.o + d * kLanes + r * V::kLanes;
-        V::store(target, V::fma(alpha[r], V::load(target), acc));
+        V::store(target, tile.started ? V::fma(alpha[r], V::load(target), acc) : acc);
       }
     }
   }
 
   // Everything one tile does with one block.
   [[gnu::noinline]] static void block(const Params& params, const Geometry& geometry,
-                                      const Tile& tile, const KeyRange& keys, const float* terms,
+                                      Tile& tile, const KeyRange& keys, const float* terms,
                                       bool select_values, float* scores) {
     Float max[NR], old_max[NR];
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
@@ -201,6 +203,7 @@ struct TileAttention {
     } else {
       value_block(tile, keys, params.dim_v, strip_floats, scores, alpha);
     }
+    tile.started = true;
   }
 };
 
@@ -223,7 +226,7 @@ struct Superblock {
   int num_tiles = 0;
 
   template <int NR>
-  void tile_block(const Tile& tile, int64_t block) {
+  void tile_block(Tile& tile, int64_t block) {
     const BlockInfo& info = packed.info[block];
     const int64_t block_key = block * geometry.block_keys;
     KeyRange keys;
@@ -336,12 +339,13 @@ struct Superblock {
       tile.max[i] = -kInfinity;
       tile.sum[i] = 0.f;
     }
-    const int64_t columns = (params.dim_v + V::kTileRows - 1) / V::kTileRows * V::kTileRows;
-    for (int64_t i = 0; i < columns * lanes; ++i) tile.o[i] = 0.f;
   }
 
   void finish_tile(const Tile& tile) {
     const int64_t lanes = tile.vectors * V::kLanes;
+    if (!tile.started) {
+      for (int64_t i = 0; i < (params.dim_v + 3) / 4 * 4 * lanes; ++i) tile.o[i] = 0.f;
+    }
     const int64_t heads_offset =
         params.cu_seqlens_q != nullptr
             ? head_q * params.seq_q + segment.q_begin

@@ -47,9 +47,10 @@ struct LoadBf16Pairs {
 };
 
 // Rows of a strided tensor lie on different pages, where the hardware does not look ahead.
+template <int kWrite>
 FOVEA_INLINE void prefetch_row(const void* row, int64_t bytes) {
   const char* p = static_cast<const char*>(row);
-  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i);
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, kWrite);
 }
 
 // The first `n` elements at p (fewer than four words), zeros after them.
@@ -113,12 +114,13 @@ FOVEA_INLINE Quad hidden_where(QuadInt hidden) {
   return hidden ? simd::quad_set(-kInfinity) : simd::quad_set(0.f);
 }
 
-// The sum of two terms; hidden by either is hidden.
+// The sum of two terms; hidden by either is hidden, and two finite ones do not hide.
 FOVEA_INLINE Quad combine_terms(Quad a, Quad b) {
   const Quad minus_infinity = simd::quad_set(-kInfinity);
   const QuadInt hidden = (a == minus_infinity) | (b == minus_infinity);
-  const Quad sum = finite_term(a + b, quad_is_infinite(a) | quad_is_infinite(b));
-  return hidden ? minus_infinity : sum;
+  const Quad sum = a + b;
+  const Quad finite = sum < simd::quad_set(-FLT_MAX) ? simd::quad_set(-FLT_MAX) : sum;
+  return hidden ? minus_infinity : finite;
 }
 
 template <class V, MaskType kType>
@@ -127,6 +129,18 @@ struct MaskElements {
                                     : kType == MaskType::int32 || kType == MaskType::f32    ? 4
                                     : kType == MaskType::boolean || kType == MaskType::uint8 ? 1
                                                                                              : 2;
+
+  static constexpr bool kAdditive =
+      kType == MaskType::f32 || kType == MaskType::f16 || kType == MaskType::bf16;
+
+  // `term` with four elements' own terms on top.
+  static FOVEA_INLINE Quad apply(Quad term, Quad elements) {
+    if constexpr (kAdditive) {
+      return combine_terms(term, elements);
+    } else {
+      return elements == simd::quad_set(0.f) ? term : elements;
+    }
+  }
 
   // Four consecutive elements.
   static FOVEA_INLINE Quad load(const char* p) {
@@ -138,6 +152,9 @@ struct MaskElements {
       return additive_term(V::quad_from_f16(p));
     } else if constexpr (kType == MaskType::int32) {
       return hidden_where((QuadInt)simd::quad_load(p) == 0);
+    } else if constexpr (kType == MaskType::boolean || kType == MaskType::uint8) {
+      const simd::QuadBytes bytes = *reinterpret_cast<const simd::QuadBytes*>(p);
+      return hidden_where((QuadInt)__builtin_convertvector(bytes, QuadBits) == 0);
     } else {
       Quad x;
       FOVEA_UNROLL for (int i = 0; i < 4; ++i) x[i] = load_one(p + i * kBytes);

@@ -52,7 +52,7 @@ void add_mask_rows(Elements, const Mask& mask, const Segment& segment, int64_t h
         simd::quad_transpose(x[0], x[1], x[2], x[3]);
         FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
           float* target = panel + (p + i) * lanes + lane;
-          simd::quad_store(target, combine_terms(simd::quad_load(target), x[i]));
+          simd::quad_store(target, Elements::apply(simd::quad_load(target), x[i]));
         }
       }
     }
@@ -61,7 +61,7 @@ void add_mask_rows(Elements, const Mask& mask, const Segment& segment, int64_t h
       Quad x;
       for (int i = 0; i < 4; ++i) x[i] = Elements::load_one(source[i] + key * Elements::kBytes);
       float* target = panel + p * lanes + lane;
-      simd::quad_store(target, combine_terms(simd::quad_load(target), x));
+      simd::quad_store(target, Elements::apply(simd::quad_load(target), x));
     }
   }
 }

@@ -72,7 +72,7 @@ void pack_keys(const Params& params, const Segment& segment, int64_t head, int64
       }
       for (int64_t i = 0; i < 4; ++i) {
         if (strip + part + i + 4 >= info.count) break;
-        prefetch_row(rows[i] + 4 * params.k.seq, params.head_dim * int64_t{sizeof(*rows[i])});
+        prefetch_row<0>(rows[i] + 4 * params.k.seq, params.head_dim * int64_t{sizeof(*rows[i])});
       }
       pack_columns<L, false>(rows, params.head_dim, Quad{}, target + part, kRows);
     }
@@ -105,7 +105,7 @@ void pack_values(const Params& params, const Geometry& geometry, const Segment& 
     int64_t d = 0;
     if (keys == 4) {
       for (int64_t i = 0; i < 4 && p + i + 4 < info->count; ++i) {
-        prefetch_row(rows[i] + 4 * params.v.seq, dim_v * int64_t{sizeof(*rows[i])});
+        prefetch_row<0>(rows[i] + 4 * params.v.seq, dim_v * int64_t{sizeof(*rows[i])});
       }
       for (; d + kRows <= dim_v; d += kRows) {
         __builtin_prefetch(out + 8 * kRows, 1);  // the line of this strip after the next
@@ -212,6 +212,10 @@ FOVEA_INLINE void pack_queries(const Params& params, const Segment& segment, int
       const int64_t r = lane + i < rows ? lane + i : rows - 1;
       source[i] = row_pointer<L>(params.q, segment, head, segment.q_begin + row + r);
     }
+    for (int64_t i = 0; i < 4 && lane + i + 4 < rows; ++i) {
+      prefetch_row<0>(source[i] + 4 * params.q.seq,
+                      params.head_dim * int64_t{sizeof(*source[i])});
+    }
     pack_columns<L, L::kPerWord == 1>(source, params.head_dim, factor, panel + lane, lanes);
   }
 }
@@ -252,6 +256,9 @@ FOVEA_INLINE void store_rows(const Params& params, const Segment& segment, int64
     const int64_t valid = rows - lane < 4 ? rows - lane : 4;
     Element* const target = base + lane * stride;
     const float* column = panel + lane;
+    for (int64_t i = 4; i < 8 && lane + i < rows; ++i) {
+      prefetch_row<1>(target + i * stride, dim_v * int64_t{sizeof(Element)});
+    }
     for (int64_t d = 0; d < dim_v; d += 4) {
       Quad x[4];
       FOVEA_UNROLL for (int i = 0; i < 4; ++i) x[i] = simd::quad_load(column + i * lanes) * factor;

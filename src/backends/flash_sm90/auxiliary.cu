@@ -17,8 +17,8 @@ struct KeyBitsJob {
   int *entries, *counts;
 };
 
-/// One thread block per key row. First every warp classifies blocks (0 hidden, 1 partial, 2 full) into
-/// the entries, then one warp compacts them in place, last block first.
+/// One thread block per key row. First every warp classifies blocks (0 hidden, 1 partial, 2 full; kept in
+/// the spare last word of the bits), then one warp lists the visible ones, partial ones first.
 __global__ void pack_key_bits_kernel(KeyBitsJob job) {
   const int row = blockIdx.x, batch = row / job.heads, head = row % job.heads;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -34,7 +34,7 @@ __global__ void pack_key_bits_kernel(KeyBitsJob job) {
   for (int i = warp; i < job.blocks; i += warps) {
     const int block = job.blocks - 1 - i;
     bool any = false, all = true;
-    for (int word = 0; word < kKeyWords; word++) {
+    for (int word = 0; word < kKeyWords - 1; word++) {
       const int column = word * 32 + lane, key = block * job.block_kv + column;
       const bool inside = column < job.block_kv;
       const bool visible = inside && key < length && mask[key] != 0;
@@ -43,27 +43,31 @@ __global__ void pack_key_bits_kernel(KeyBitsJob job) {
       all &= ballot == __ballot_sync(~0u, inside);
       if (lane == 0) bits[static_cast<std::int64_t>(block) * kKeyWords + word] = ballot;
     }
-    if (lane == 0) entries[i] = any ? (all ? 2 : 1) : 0;
+    if (lane == 0)
+      bits[static_cast<std::int64_t>(block) * kKeyWords + kKeyWords - 1] = any ? (all ? 2 : 1) : 0;
   }
   __syncthreads();
   if (warp != 0) return;
-  int count = 0;
-  for (int from = 0; from < job.blocks; from += 32) {
-    const int i = from + lane;
-    const int kind = i < job.blocks ? entries[i] : 0;
-    const std::uint32_t kept = __ballot_sync(~0u, kind != 0);
-    if (kind)
-      entries[count + __popc(kept & ((1u << lane) - 1))] =
-          2 * (job.blocks - 1 - i) + (kind == 1 ? 1 : 0);
-    count += __popc(kept);
-    __syncwarp();
+  int count = 0, partials = 0;
+  for (std::uint32_t wanted = 1; wanted <= 2; wanted++) {
+    for (int from = 0; from < job.blocks; from += 32) {
+      const int block = job.blocks - 1 - (from + lane);
+      const bool take =
+          block >= 0 &&
+          bits[static_cast<std::int64_t>(block) * kKeyWords + kKeyWords - 1] == wanted;
+      const std::uint32_t taken = __ballot_sync(~0u, take);
+      if (take) entries[count + __popc(taken & ((1u << lane) - 1))] = block;
+      count += __popc(taken);
+    }
+    if (wanted == 1) partials = count;
   }
   if (lane == 0) {
     if (count == 0) {  // one block with every key hidden
-      entries[0] = 1;
-      count = 1;
+      entries[0] = 0;
+      count = partials = 1;
     }
-    job.counts[row] = count;
+    job.counts[2 * row] = count;
+    job.counts[2 * row + 1] = partials;
   }
 }
 

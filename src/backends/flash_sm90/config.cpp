@@ -85,7 +85,7 @@ WorkspaceLayout workspace_layout(const Problem& problem, const Key& key) {
     const auto rows =
         static_cast<std::size_t>(problem.key_mask_batches * problem.key_mask_heads);
     const auto blocks = static_cast<std::size_t>(ceil_div(problem.seq_kv, key.block_kv));
-    layout.key_counts = take(rows * sizeof(int));
+    layout.key_counts = take(rows * 2 * sizeof(int));
     layout.key_entries = take(rows * blocks * sizeof(int));
     layout.key_bits = take(rows * blocks * 8 * sizeof(std::uint32_t));
   }

@@ -8,7 +8,7 @@
 
 #include "backends/flash_sm90/mask.cuh"
 #include "backends/flash_sm90/output.cuh"
-#include "cuda/pipeline.cuh"
+#include "backends/flash_sm90/tasks.cuh"
 
 namespace fovea::flash_sm90 {
 
@@ -20,8 +20,8 @@ struct Consumer {
 
   const Params& p;
   const CUtensorMap* out_map;
-  const Task* const tasks;
-  const uint32_t shared, bars, rank;
+  const Place place;
+  const uint32_t shared, bars;
   const int warpgroup, warp, block;
   const bool leader;  // lane 0 of its warp
   // Where this thread hands K and V buffers back: one thread per warpgroup and block of the cluster.
@@ -39,10 +39,9 @@ struct Consumer {
   int accumulate = 0;  // 0 while O holds nothing of the current segment
 
   FOVEA_DEVICE Consumer(const Params& params, const CUtensorMap* map, uint32_t shared_base,
-                        const Task* task_ring, uint32_t cluster_rank, int member, int index)
-      : p(params), out_map(map), tasks(task_ring), shared(shared_base), bars(shared_base + T::kBarrierOffset),
-        rank(cluster_rank), warpgroup(index), warp(threadIdx.x % 128 / 32),
-        block(member * T::kCluster + static_cast<int>(cluster_rank)),
+                        const Place& at, int index)
+      : p(params), out_map(map), place(at), shared(shared_base), bars(at.bars), warpgroup(index),
+        warp(threadIdx.x % 128 / 32), block(at.who * T::kCluster + static_cast<int>(at.rank)),
         leader(threadIdx.x % 32 == 0),
         release_base(T::kCluster == 1 ? bars : cuda::map_to_cta(bars, warp % T::kCluster)),
         q_descriptor(Tile::descriptor_low(shared + index * T::kQBytes, 16)),
@@ -182,12 +181,11 @@ struct Consumer {
     if constexpr (kMasked) guard_values(t, i);
   }
 
-  FOVEA_DEVICE void run(int who) {
+  FOVEA_DEVICE void run() {
     if (T::kSchedule.turns && warpgroup == 0) cuda::named_arrive<1>(256);  // the first turn is free
+    ConsumerTasks<kKey> tasks(p, place);
+    if (!tasks.open()) return;
     wait_q();
-    const Task* task = tasks;
-    int slot = 0, begin = cuda::uniform(task->begin), end = cuda::uniform(task->end);
-    if (begin == end) return;
     wait_k();
     cuda::pin(s);
     cuda::wgmma_fence();
@@ -196,76 +194,75 @@ struct Consumer {
     cuda::wgmma_wait<0>();
     cuda::pin(s);
     free_k();
-    free_q(end - begin == 1);
-    bool masked = is_partial<kKey>(p, *task, begin);
-    if (masked) hide<kKey>(s, p, *task, begin, lane);
+    free_q(tasks.end - tasks.begin == 1);
+    bool masked = tasks.begin < tasks.current().partials;
+    if (masked) hide<kKey>(s, p, tasks.current(), tasks.begin, lane);
     cuda::row_maximum<true, T::kGrouped, T::kRescale>(s, rows, correction, p.scale_log2);
     cuda::exponentials<0, T::kScores, false>(s, rows, correction, p.scale_log2);
     cuda::pack<Type>(s, probabilities);
-    if (T::kGrouped && masked) guard_values(*task, begin);
+    if (T::kGrouped && masked) guard_values(tasks.current(), tasks.begin);
 
     for (;;) {
+      // The next task is looked up early: nothing of it is on the way from one tile to the next.
+      tasks.peek();
+      const int end = tasks.end;
+      int i = tasks.begin + 1;
+      if constexpr (T::kMaskAnywhere) {
+        const int partials = cuda::uniform(min(tasks.current().partials, end));
 #pragma unroll 1
-      for (int i = begin + 1; i < end; i++) {
-        if constexpr (T::kMaskAnywhere) {
-          if (is_partial<kKey>(p, *task, i)) {
-            step<true>(*task, i, i == end - 1);
-            continue;
-          }
-        }
-        step<false>(*task, i, i == end - 1);
+        for (; i < partials; i++) step<true>(tasks.current(), i, i == end - 1);
       }
-      q_ring.next();
-      wait_q();
-      const int following = slot + 1 == kTaskSlots ? 0 : slot + 1;
-      const int next_begin = cuda::uniform(tasks[following].begin);
-      const int next_end = cuda::uniform(tasks[following].end);
-      if (next_begin == next_end) break;
-      const Task* done_task = task;
-      const bool done_is_piece = T::kSplit && begin != 0;
-      task = tasks + following;
-      if constexpr (T::kQStages > 1)
-        q_descriptor = Tile::descriptor_low(
-            shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
-      // The same step across a tile boundary.
-      begin = next_begin;
-      end = next_end;
-      wait_k();
-      multiply();
-      free_q(end - begin == 1);
-      const cuda::Rows done = rows;
-      masked = is_partial<kKey>(p, *task, begin);
-      if (masked) hide<kKey>(s, p, *task, begin, lane);
-      softmax<true, T::kGrouped>();
-      if (done_is_piece) write_partial<kKey>(o, done, p, block, warpgroup);
-      else store_output<kKey>(o, done, p, *done_task, warpgroup, out_map, shared);
+#pragma unroll 1
+      for (; i < end; i++) step<false>(tasks.current(), i, i == end - 1);
+
+      const bool piece = T::kSplit && tasks.begin != 0;
+      cuda::Rows done;
+      tasks.finish();
+      if (!tasks.final) {  // the same step across a tile boundary
+        tasks.advance();
+        q_ring.next();
+        if constexpr (T::kQStages > 1)
+          q_descriptor = Tile::descriptor_low(
+              shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
+        wait_q();
+        wait_k();
+        multiply();
+        free_q(tasks.end - tasks.begin == 1);
+        done = rows;
+        masked = tasks.begin < tasks.current().partials;
+        if (masked) hide<kKey>(s, p, tasks.current(), tasks.begin, lane);
+        softmax<true, T::kGrouped>();
+      } else {
+        wait_v();
+        cuda::pin(o);
+        cuda::pin(probabilities);
+        cuda::wgmma_fence();
+        issue_pv();
+        cuda::wgmma_commit();
+        cuda::wgmma_wait<0>();
+        cuda::pin(o);
+        free_v();
+        done = rows;
+        if (T::kSplit && !piece) merge_pieces(tasks, done);
+      }
+      if (piece) write_partial<kKey>(o, done, p, block, warpgroup);
+      else store_output<kKey>(o, done, p, tasks.finished(), warpgroup, out_map, shared);
+      if (tasks.final) return;
       accumulate = 0;
-      __syncwarp();
-      if (leader) cuda::mbarrier_arrive(bars + T::kTaskEmpty + 8 * slot);
-      slot = following;
-      if (T::kGrouped && masked) guard_values(*task, begin);
+      tasks.release();
+      if (T::kGrouped && masked) guard_values(tasks.current(), tasks.begin);
     }
-    wait_v();
-    cuda::pin(o);
-    cuda::pin(probabilities);
-    cuda::wgmma_fence();
-    issue_pv();
-    cuda::wgmma_commit();
-    cuda::wgmma_wait<0>();
-    cuda::pin(o);
-    free_v();
-    if constexpr (T::kSplit) {
-      if (begin) {
-        write_partial<kKey>(o, rows, p, block, warpgroup);
-        return;
-      }
-      const int blocks = task->count;
-      for (int piece = who + 1; end < blocks; piece++) {
-        merge_partial<kKey>(o, rows, p, piece * T::kCluster + static_cast<int>(rank), warpgroup);
-        end = piece_begin(piece + 1, task->units, task->pieces) - task->unit;
-      }
+  }
+
+  /// Adds the pieces of the current tile that other team members computed.
+  FOVEA_DEVICE void merge_pieces(const ConsumerTasks<kKey>& tasks, cuda::Rows& done) {
+    const int blocks = tasks.current().count, unit = tasks.current().unit;
+    int end = tasks.end;
+#pragma unroll 1
+    for (int piece = place.who + 1; end < blocks; piece++) {
+      merge_partial<kKey>(o, done, p, piece * T::kCluster + static_cast<int>(place.rank), warpgroup);
+      end = piece_begin(piece + 1, tasks.units(), tasks.pieces()) - unit;
     }
-    store_output<kKey>(o, rows, p, *task, warpgroup, out_map, shared);
   }
 };
 

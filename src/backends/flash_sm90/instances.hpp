@@ -57,12 +57,11 @@ constexpr Schedule schedule(const Key& key) {
       return key.block_kv == 128 ? Schedule{3, 2, 2, 1, true, true, true, 6, 32, 160}
                                  : Schedule{3, 2, 2, 1, true, true, true, 6, 40, 152};
     case 96:
-      return {2, 2, 1, shared_blocks ? 2 : 1, false, true, false, 5, 40, 232};
     case 128:
       return {2,     2, key.block_kv <= 128 ? 2 : 1, shared_blocks ? 2 : 1, false, true,
               false, 5, 40,                          232};
     default:
-      return {2, 2, 1, shared_blocks ? 2 : 1, false, false, false, 5, 40, 232};
+      return {2, 2, 1, shared_blocks ? 2 : 1, false, false, true, 5, 40, 232};
   }
 }
 
@@ -75,9 +74,8 @@ namespace detail {
 constexpr int block_kv(int head_dim, Mask mask) {
   switch (head_dim) {
     case 64:
-      return mask == Mask::key_bits || mask == Mask::band ? 96 : 128;
+      return mask == Mask::none ? 128 : mask == Mask::lengths ? 112 : 96;
     case 96:
-      return 160;
     case 128:
       return 128;
     default:

@@ -25,26 +25,26 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
   const uint32_t rank = T::kCluster > 1 ? cuda::cluster_rank() : 0;
   const int who = blockIdx.x / T::kCluster, team = gridDim.x / T::kCluster;
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < T::kWarpgroups * T::kQStages; i++) {
-      cuda::mbarrier_init(bars + T::kQFull + 8 * i, 1);
-      cuda::mbarrier_init(bars + T::kQEmpty + 8 * i, 1);
-    }
-    for (int i = 0; i < T::kStages; i++) {
-      cuda::mbarrier_init(bars + T::kKFull + 8 * i, 1);
-      cuda::mbarrier_init(bars + T::kVFull + 8 * i, 1);
-      cuda::mbarrier_init(bars + T::kKEmpty + 8 * i, T::kWarpgroups * T::kCluster);
-      cuda::mbarrier_init(bars + T::kVEmpty + 8 * i, T::kWarpgroups * T::kCluster);
-    }
-    for (int i = 0; i < kTaskSlots; i++) {
-      cuda::mbarrier_init(bars + T::kTaskFull + 8 * i, 1);
-      cuda::mbarrier_init(bars + T::kTaskEmpty + 8 * i, 4 * T::kWarpgroups);
-    }
+  constexpr int kBarriers = T::kBarrierBytes / 8;
+  static_assert(kBarriers <= 32);
+  if (threadIdx.x < 32) {
+    const uint32_t at = 8 * threadIdx.x;
+    const bool kv_empty = (at >= T::kKEmpty && at < T::kVFull) || (at >= T::kVEmpty && at < T::kTaskFull);
+    const int arrivals = kv_empty              ? T::kWarpgroups * T::kCluster
+                         : at >= T::kTaskEmpty ? 4 * T::kWarpgroups
+                                               : 1;
+    if (threadIdx.x < kBarriers) cuda::mbarrier_init(bars + at, arrivals);
     cuda::mbarrier_init_fence();
-    cuda::tensor_map_prefetch(&q_map);
-    cuda::tensor_map_prefetch(&k_map);
-    cuda::tensor_map_prefetch(&v_map);
-    cuda::tensor_map_prefetch(&out_map);
+    if (threadIdx.x == 0) {
+      cuda::tensor_map_prefetch(&q_map);
+      cuda::tensor_map_prefetch(&k_map);
+      cuda::tensor_map_prefetch(&v_map);
+      cuda::tensor_map_prefetch(&out_map);
+    }
+  }
+  const Place place{tasks, bars, rank, who, team};
+  if constexpr (T::kGrouped) {
+    if (threadIdx.x == 96) write_first_task<kKey>(tasks[0], p, place);
   }
   if constexpr (T::kCluster > 1) cuda::cluster_sync();
   else __syncthreads();
@@ -53,15 +53,15 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
     cuda::registers_decrease<T::kSchedule.producer_registers>();
     if (threadIdx.x % 32 == 0) {
       const int warp = threadIdx.x / 32;
-      if (warp == 0) produce_kv<kKey, false>(shared, tasks, &k_map, p, rank);
-      else if (warp == 1) produce_kv<kKey, true>(shared, tasks, &v_map, p, rank);
-      else if (warp == 2) produce_q<kKey>(shared, tasks, &q_map);
-      else hand_out<kKey>(tasks, bars, p, rank, who, team);
+      if (warp == 0) produce_kv<kKey, false>(shared, {p, place}, &k_map, p, rank);
+      else if (warp == 1) produce_kv<kKey, true>(shared, {p, place}, &v_map, p, rank);
+      else if (warp == 2) produce_q<kKey>(shared, {p, place}, &q_map, p);
+      else if (T::kGrouped) hand_out<kKey>(tasks, p, place);
     }
     __syncwarp();
   } else {
     cuda::registers_increase<T::kSchedule.consumer_registers>();
-    Consumer<kKey>(p, &out_map, shared, tasks, rank, who, warpgroup - 1).run(who);
+    Consumer<kKey>(p, &out_map, shared, place, warpgroup - 1).run();
     // Shared memory must outlive the copies out of it.
     if (T::kSchedule.staged_output && threadIdx.x % 32 == 0) cuda::tensor_store_wait_read();
   }
@@ -73,7 +73,7 @@ template <Key kKey>
 KernelInfo kernel_info() {
   using T = Traits<kKey>;
   return {reinterpret_cast<const void*>(&flash_sm90_kernel<encode(kKey)>), T::kSharedBytes, T::kThreads,
-          T::kPartialFloats, T::kPanelColumns, T::kLoadRows};
+          T::kLoadRows, T::kLoadPanels, T::kPanels};
 }
 
 }  // namespace fovea::flash_sm90

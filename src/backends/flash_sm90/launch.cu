@@ -50,6 +50,17 @@ void set_sizes(Params& p, const Problem& problem, const Key& key, const Schedule
   p.pieces = pieces <= p.rest || p.rest * 20 > team * 19 ? 0 : pieces;
 }
 
+void set_panels(Params& p, const Problem& problem) {
+  if (!cuda::whole_panels(problem.head_dim)) {
+    p.qk_column_step = cuda::kPanelColumns;
+    p.qk_panel_step = 0;
+  }
+  if (!cuda::whole_panels(problem.dim_v)) {
+    p.v_column_step = cuda::kPanelColumns;
+    p.v_panel_step = 0;
+  }
+}
+
 void set_masks(Params& p, const Problem& problem, const Arguments& a) {
   p.kv_lengths = a.kv_lengths;
   p.kv_lengths_wide = a.kv_lengths_int64;
@@ -76,23 +87,27 @@ CUresult encode_maps(Maps& maps, const Problem& problem, const Arguments& a,
                                        : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   const std::int64_t batch = problem.packed ? 1 : problem.batch;
   const auto encode = [&](CUtensorMap& map, const Tensor& t, std::int64_t columns,
-                          std::int64_t rows, std::int64_t heads, int box_rows) {
+                          std::int64_t rows, std::int64_t heads, int box_rows, int box_panels) {
     // The stride of an axis of one element is never used but has to be valid.
     const auto stride = [](std::int64_t size, std::int64_t value) { return size > 1 ? value : 8; };
     return cuda::encode_tensor_map(
         &map, t.data, type,
         {columns, rows, heads, batch, stride(rows, t.row), stride(heads, t.head),
          stride(batch, t.batch)},
-        info.panel_columns, box_rows);
+        box_rows, box_panels);
   };
-  CUresult error = encode(maps.q, a.q, problem.head_dim, problem.seq_q, problem.heads_q, 64);
+  CUresult error = encode(maps.q, a.q, problem.head_dim, problem.seq_q, problem.heads_q, 64,
+                          info.panels);
   if (error == CUDA_SUCCESS)
-    error = encode(maps.k, a.k, problem.head_dim, problem.seq_kv, problem.heads_kv, info.load_rows);
+    error = encode(maps.k, a.k, problem.head_dim, problem.seq_kv, problem.heads_kv,
+                   info.load_rows, info.load_panels);
   if (error == CUDA_SUCCESS)
-    error = encode(maps.v, a.v, problem.dim_v, problem.seq_kv, problem.heads_kv, info.load_rows);
+    error = encode(maps.v, a.v, problem.dim_v, problem.seq_kv, problem.heads_kv,
+                   info.load_rows, info.load_panels);
   if (problem.out_float) maps.out = maps.q;  // unused
   else if (error == CUDA_SUCCESS)
-    error = encode(maps.out, a.out, problem.dim_v, problem.seq_q, problem.heads_q, 16);
+    error = encode(maps.out, a.out, problem.dim_v, problem.seq_q, problem.heads_q, 16,
+                   info.panels);
   return error;
 }
 
@@ -127,6 +142,7 @@ LaunchStatus launch(const Problem& problem, const Choice& choice, const Argument
   Params p;
   int team = problem.multiprocessors / s.cluster;
   set_sizes(p, problem, key, s, team);
+  set_panels(p, problem);
   set_masks(p, problem, arguments);
   p.scale = arguments.scale;
   p.scale_log2 = arguments.scale * 1.4426950408889634f;

@@ -16,9 +16,8 @@ struct KernelInfo {
   const void* function = nullptr;
   std::uint32_t shared_bytes = 0;
   int threads = 0;
-  int partial_floats = 0;
-  int panel_columns = 0;  // width of the tensor-copy boxes
-  int load_rows = 0;      // height of the K and V boxes
+  int load_rows = 0, load_panels = 0;  // boxes of K and V
+  int panels = 0;                      // boxes of Q and O
 };
 
 /// Defined where an instance is compiled (instances/*.cu).

@@ -79,7 +79,7 @@ FOVEA_DEVICE void store_output(const float (&o)[kOutputs], const cuda::Rows& row
     for (int j = 0; j < kOutputs / 4; j += 2)
       cuda::stmatrix_x4(stage + j / Tile::kRowChunks * T::kOutPanelBytes +
                             (lane % 16) * Tile::kRowBytes +
-                            (((j % Tile::kRowChunks) ^ (lane / 16) ^ Tile::swizzle(lane % 16)) << 4),
+                            (((j % Tile::kRowChunks) ^ (lane / 16) ^ (lane % 8)) << 4),
                         packed(j, 0), packed(j, 1), packed(j + 1, 0), packed(j + 1, 1));
     // The tensor store clips at the end of the tensor, not at the end of a document.
     if (!T::kGrouped || !p.cu_seqlens_q || first + 16 <= q_length) {
@@ -87,10 +87,12 @@ FOVEA_DEVICE void store_output(const float (&o)[kOutputs], const cuda::Rows& row
       __syncwarp();
       if (lane == 0) {
 #pragma unroll
-        for (int n = 0; n < T::kPanels; n++)
-          if (n * T::kPanelColumns < p.dim_v)
-            cuda::tensor_store(map, stage + n * T::kOutPanelBytes, n * T::kPanelColumns,
-                               q_start + first, t.head, t.batch);
+        for (int n = 0; n < T::kPanels; n++) {
+          if (n * Tile::kColumns < p.dim_v)
+            cuda::tensor_store(map, stage + n * T::kOutPanelBytes, n * p.v_column_step,
+                               q_start + first, n * p.v_panel_step, t.head, t.batch);
+          if (p.v_panel_step) break;
+        }
         cuda::tensor_store_commit();
       }
     } else {

@@ -18,7 +18,8 @@ constexpr Divisor make_divisor(std::uint32_t value) {
 /// memory that held something else does not read as this value, so the workspace needs no preparation.
 inline constexpr std::uint64_t kPieceReady = 0x9E3779B97F4A7C15ull;
 
-/// 32-bit words that hold the key bits of one block, whatever its size (at most 256 keys).
+/// 32-bit words per block in the key bits; blocks hold at most 224 keys, the last word is the packing
+/// kernel's.
 inline constexpr int kKeyWords = 8;
 
 struct Params {
@@ -30,6 +31,11 @@ struct Params {
   Divisor kv_group;           // query heads per key head
   Divisor q_items;            // work items per (batch item, head)
   int waves = 0, rest = 0, pieces = 0;  // Mask::none, see work.cuh
+
+  // Coordinates of panel n in the maps of q and k, and of v and out: column n * column_step, panel
+  // n * panel_step; one copy moves all panels when panel_step is 1 (tensor_map.hpp).
+  int qk_column_step = 0, qk_panel_step = 1;
+  int v_column_step = 0, v_panel_step = 1;
 
   float scale = 0, scale_log2 = 0;
   void* out = nullptr;  // for stores that bypass the tensor map
@@ -45,8 +51,8 @@ struct Params {
   int window_left = 0, window_right = 0;  // Mask::band: visible keys on either side of the diagonal
 
   const std::uint32_t* key_bits = nullptr;  // [key rows, key_blocks, kKeyWords]
-  const int* key_entries = nullptr;         // [key rows, key_blocks]: 2 * block + partial, in visiting order
-  const int* key_counts = nullptr;          // [key rows]: entries, at least 1
+  const int* key_entries = nullptr;  // [key rows, key_blocks]: blocks in visiting order, partial ones first
+  const int* key_counts = nullptr;   // [key rows, 2]: entries (at least 1), partial ones among them
   int key_blocks = 0;
   int key_batch = 0, key_head = 0;  // key row = batch * key_batch + head * key_head
   int group_heads = 0;              // heads that share one key row and length

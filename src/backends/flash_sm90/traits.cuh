@@ -18,8 +18,9 @@ struct alignas(16) Task {
   int count;       // key blocks of the whole tile
   int m, head, batch;
   int q_start, q_length, kv_start, kv_length;
-  int first_block;         // first visited block of a contiguous range
-  int row_low, row_high;   // band: first visible key of the last row, one past the last of the first row
+  int partials;            // visited blocks 0 .. partials - 1 hide keys from some row, the others do not
+  int first_block;         // number of visited block 0 where blocks form a range
+  int high_partials, low_block;  // band: see block_of
   int key_row;             // key bits
   int unit, units, pieces;  // see Walk
 };
@@ -54,14 +55,13 @@ struct Traits {
   static constexpr int kOutputs = kHeadDim / 2;
   static constexpr int kEarlyScores = (kScores * kSchedule.early_exponentials / 8) & ~3;
 
-  using Tile = cuda::Tile<kHeadDim % 64 == 0 ? 64 : 32>;
-  static constexpr int kPanelColumns = Tile::kRowBytes / 2;
-  static constexpr int kPanels = kHeadDim / kPanelColumns;
-  /// Multicast shares: whole panels where they divide evenly, else rows of every panel.
+  using Tile = cuda::Tile;
+  static constexpr int kPanels = (kHeadDim + Tile::kColumns - 1) / Tile::kColumns;
+  /// Multicast shares of a K or V tile: whole panels where they divide evenly, else rows of every panel.
   static constexpr bool kSharePanels = kPanels % kCluster == 0;
   static constexpr int kLoadPanels = kSharePanels ? kPanels / kCluster : kPanels;
   static constexpr int kLoadRows = kSharePanels ? kBlockKv : kBlockKv / kCluster;
-  static_assert(kBlockKv % 16 == 0 && kLoadRows % 8 == 0 && kBlockKv <= 32 * kKeyWords);
+  static_assert(kBlockKv % 16 == 0 && kLoadRows % 8 == 0 && kBlockKv < 32 * kKeyWords);
 
   // Shared memory: Q (one 64-row tile per warpgroup and buffer), K ring, V ring, O staging (16 rows per
   // warp), barriers,
@@ -85,8 +85,8 @@ struct Traits {
   static constexpr uint32_t kVEmpty = kVFull + 8 * kStages;
   static constexpr uint32_t kTaskFull = kVEmpty + 8 * kStages;
   static constexpr uint32_t kTaskEmpty = kTaskFull + 8 * kTaskSlots;
-  static constexpr uint32_t kTaskOffset =
-      (kBarrierOffset + kTaskEmpty + 8 * kTaskSlots + 15) / 16 * 16;
+  static constexpr uint32_t kBarrierBytes = kTaskEmpty + 8 * kTaskSlots;
+  static constexpr uint32_t kTaskOffset = (kBarrierOffset + kBarrierBytes + 15) / 16 * 16;
   static constexpr uint32_t kSharedBytes = kTaskOffset + kTaskSlots * sizeof(Task);
   static_assert(kSharedBytes <= 232448);
 

@@ -5,7 +5,7 @@
 // to the team (blocks or clusters) in whole waves. The items left over would leave most of the team
 // idle, so their key blocks form a pool of units that is cut into equal pieces, one per member; pieces
 // of one item are merged through the workspace. A segment is a range of an item's key blocks, counted in
-// visiting order: block 0 holds the last keys, so a ragged end comes first.
+// visiting order: the blocks that need masking come first.
 #pragma once
 
 #include "backends/flash_sm90/traits.cuh"
@@ -40,6 +40,26 @@ FOVEA_DEVICE Span kv_span(const Params& p, int batch) {
 }
 FOVEA_DEVICE Span q_span(const Params& p, int batch) {
   return p.cu_seqlens_q ? document(p.cu_seqlens_q, batch, p.seq_q) : Span{0, p.seq_q};
+}
+
+/// Number of visited block i. A range is visited from its end; a band first visits the partial blocks at
+/// its upper and lower ends.
+template <Key kKey>
+FOVEA_DEVICE int block_of(const Params& p, const Task& t, int i) {
+  using T = Traits<kKey>;
+  if constexpr (!T::kDense) {
+    if (t.kv_length == 0) return 0;
+    return __ldg(p.list_indices + t.batch * p.list_index_batch + t.head * p.list_index_head +
+                 t.m * p.list_index_tile + (t.count - 1 - i));
+  } else if constexpr (T::kKeyBits) {
+    return __ldg(p.key_entries + static_cast<long long>(t.key_row) * p.key_blocks + i);
+  } else if constexpr (T::kBand) {
+    if (i < t.high_partials) return t.first_block - i;
+    if (i < t.partials) return t.low_block + t.partials - 1 - i;
+    return t.first_block - i + (t.partials - t.high_partials);
+  } else {
+    return t.first_block - i;
+  }
 }
 
 /// The task of a segment (without a split, the segment's end is found here).
@@ -81,66 +101,46 @@ FOVEA_DEVICE void locate(const Params& p, const Segment& s, uint32_t rank, Task&
   }
   t.m = t.m * T::kCluster + static_cast<int>(rank);
 
-  // Its key blocks.
-  if constexpr (!T::kGrouped) {
-    t.count = p.blocks;
-  } else if constexpr (!T::kDense) {
+  // Its key blocks, those that need masking first.
+  const int tail = t.kv_length % T::kBlockKv != 0 || t.kv_length == 0 ? 1 : 0;
+  if constexpr (!T::kDense) {
     t.count = __ldg(p.list_counts + t.batch * p.list_count_batch + t.head * p.list_count_head + t.m);
     if (t.count <= 0 || t.kv_length == 0) {  // one block with every key hidden
       t.count = 1;
       t.kv_length = 0;
     }
+    t.partials = (block_of<kKey>(p, t, 0) + 1) * T::kBlockKv > t.kv_length ? 1 : 0;
   } else if constexpr (T::kKeyBits) {
-    t.count = __ldg(p.key_counts + t.key_row);
+    t.count = __ldg(p.key_counts + 2 * t.key_row);
+    t.partials = __ldg(p.key_counts + 2 * t.key_row + 1);
   } else if constexpr (T::kBand) {
     const int first_row = t.m * T::kBlockQ;
     const int last_row = min(first_row + T::kBlockQ, t.q_length) - 1;
     const int diagonal = t.kv_length - t.q_length;
-    t.row_low = last_row + diagonal - p.window_left;
-    t.row_high = first_row + diagonal + p.window_right + 1;
+    // Keys [low, high) are visible to some row, [all_low, all_high) to every row.
     const int high = min(t.kv_length, last_row + diagonal + p.window_right + 1);
     const int low = max(0, first_row + diagonal - p.window_left);
+    const int all_high = min(t.kv_length, first_row + diagonal + p.window_right + 1);
+    const int all_low = max(0, last_row + diagonal - p.window_left);
     t.first_block = low < high ? (high - 1) / T::kBlockKv : 0;
-    t.count = low < high ? t.first_block - low / T::kBlockKv + 1 : 1;
+    t.low_block = low < high ? low / T::kBlockKv : 0;
+    t.count = t.first_block - t.low_block + 1;
+    const int full_begin = (all_low + T::kBlockKv - 1) / T::kBlockKv;
+    const int full_end = all_high / T::kBlockKv;
+    if (low >= high || full_begin >= full_end || p.key_bits) {
+      t.high_partials = t.partials = t.count;
+    } else {
+      t.high_partials = t.first_block + 1 - full_end;
+      t.partials = t.high_partials + full_begin - t.low_block;
+    }
   } else {
-    t.count = max(1, (t.kv_length + T::kBlockKv - 1) / T::kBlockKv);
+    t.count = T::kGrouped ? max(1, (t.kv_length + T::kBlockKv - 1) / T::kBlockKv) : p.blocks;
+    t.partials = tail;
+    t.first_block = t.count - 1;
   }
-  if constexpr (!T::kBand) t.first_block = t.count - 1;
   if constexpr (!T::kSplit) t.end = t.count;
 }
 
-/// Number of visited block i.
-template <Key kKey>
-FOVEA_DEVICE int block_of(const Params& p, const Task& t, int i) {
-  using T = Traits<kKey>;
-  if constexpr (!T::kDense) {
-    if (t.kv_length == 0) return 0;
-    return __ldg(p.list_indices + t.batch * p.list_index_batch + t.head * p.list_index_head +
-                 t.m * p.list_index_tile + (t.count - 1 - i));
-  } else if constexpr (T::kKeyBits) {
-    return __ldg(p.key_entries + static_cast<long long>(t.key_row) * p.key_blocks + i) >> 1;
-  } else {
-    return t.first_block - i;
-  }
-}
-/// Some key of visited block i is hidden from some row.
-template <Key kKey>
-FOVEA_DEVICE bool is_partial(const Params& p, const Task& t, int i) {
-  using T = Traits<kKey>;
-  if constexpr (!T::kDense) {
-    return (block_of<kKey>(p, t, i) + 1) * T::kBlockKv > t.kv_length;
-  } else if constexpr (T::kKeyBits) {
-    return __ldg(p.key_entries + static_cast<long long>(t.key_row) * p.key_blocks + i) & 1;
-  } else if constexpr (T::kBand) {
-    const int first = (t.first_block - i) * T::kBlockKv;
-    return p.key_bits || first < t.row_low ||
-           first + T::kBlockKv > min(t.row_high, t.kv_length);
-  } else if constexpr (T::kGrouped) {
-    return i == 0 && t.count * T::kBlockKv != t.kv_length;
-  } else {
-    return i == 0 && p.blocks * T::kBlockKv != p.seq_kv;
-  }
-}
 /// Bit words of a block.
 FOVEA_DEVICE const uint32_t* key_words(const Params& p, const Task& t, int block) {
   return p.key_bits + (static_cast<long long>(t.key_row) * p.key_blocks + block) * kKeyWords;
@@ -194,7 +194,7 @@ struct Walk {
     const int batch = whole ? g : divide(g, p.heads);
     if constexpr (T::kKeyBits) {
       const int head = whole ? 0 : g - batch * static_cast<int>(p.heads.value);
-      return __ldg(p.key_counts + static_cast<long long>(batch) * p.key_batch + head * p.key_head);
+      return __ldg(p.key_counts + 2 * (batch * p.key_batch + head * p.key_head));
     }
     return max(1, (kv_span(p, batch).length + T::kBlockKv - 1) / T::kBlockKv);
   }
@@ -211,11 +211,16 @@ struct Walk {
   }
   FOVEA_DEVICE bool next(Segment& s) {
     const int i = index++;
+    if constexpr (!T::kSplit) {
+      // Items get smaller as they go; alternating directions evens out the sums.
+      const int item = i * team + ((i & 1) ? team - 1 - who : who);
+      return item < waves * team + rest && whole_item(item, s);
+    }
     if (i < waves) return whole_item(i * team + who, s);
     if constexpr (T::kGrouped && T::kSplit) {
       if (i == waves && rest) open_pool();
     }
-    if (!T::kSplit || pieces == 0)
+    if (pieces == 0)
       return i == waves && who < rest && whole_item(waves * team + who, s);
     if constexpr (!T::kGrouped) {
       if (who >= pieces) return false;

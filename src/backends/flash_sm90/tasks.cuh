@@ -1,0 +1,168 @@
+// How the roles of a thread block get at its tasks. Plain dense work is arithmetic on launch constants:
+// every role finds its own tasks, in uniform registers. Otherwise one thread looks them up (lengths,
+// documents, lists live in device memory) and hands them out through a ring in shared memory.
+#pragma once
+
+#include "backends/flash_sm90/work.cuh"
+#include "cuda/pipeline.cuh"
+
+namespace fovea::flash_sm90 {
+
+/// Where a role is: its thread block's place in the team.
+struct Place {
+  const Task* tasks;  // the ring
+  uint32_t bars;
+  uint32_t rank;
+  int who, team;
+};
+
+template <Key kKey>
+FOVEA_DEVICE void write_task(Task& task, const Segment& s, bool more, const Walk<kKey>& walk,
+                             const Params& p, uint32_t rank) {
+  if (!more) {
+    task.begin = task.end = 0;
+    return;
+  }
+  locate<kKey>(p, s, rank, task);
+  task.units = walk.units;
+  task.pieces = walk.pieces;
+}
+template <Key kKey>
+FOVEA_DEVICE void write_first_task(Task& task, const Params& p, const Place& place) {
+  Walk<kKey> walk(p, place.who, place.team);
+  Segment s;
+  const bool more = walk.next(s);
+  write_task<kKey>(task, s, more, walk, p, place.rank);
+}
+/// Writes the tasks of this thread block, in order, to the ring. The first one is already there: the kernel
+/// writes it while the block starts up.
+template <Key kKey>
+FOVEA_DEVICE void hand_out(Task* tasks, const Params& p, const Place& place) {
+  using T = Traits<kKey>;
+  cuda::Ring<kTaskSlots> ring;
+  Walk<kKey> walk(p, place.who, place.team);
+  bool more = true;
+#pragma unroll 1
+  for (bool first = true; more; ring.next(), first = false) {
+    Segment s;
+    more = walk.next(s);
+    if (!first) {
+      cuda::mbarrier_wait(place.bars + T::kTaskEmpty + 8 * ring.stage, ring.phase ^ 1);
+      write_task<kKey>(tasks[ring.stage], s, more, walk, p, place.rank);
+    }
+    cuda::mbarrier_arrive(place.bars + T::kTaskFull + 8 * ring.stage);
+  }
+}
+
+/// The tasks of a producer stream in order.
+template <Key kKey, bool kRing = Traits<kKey>::kGrouped>
+struct StreamTasks {
+  const Params& p;
+  const Place place;
+  Walk<kKey> walk;
+  Task task;
+  FOVEA_DEVICE StreamTasks(const Params& params, const Place& at)
+      : p(params), place(at), walk(params, at.who, at.team) {}
+  /// Null after the last one.
+  FOVEA_DEVICE const Task* next() {
+    Segment s;
+    if (!walk.next(s)) return nullptr;
+    locate<kKey>(p, s, place.rank, task);
+    return &task;
+  }
+};
+template <Key kKey>
+struct StreamTasks<kKey, true> {
+  const Place place;
+  cuda::Ring<kTaskSlots> ring;
+  FOVEA_DEVICE StreamTasks(const Params&, const Place& at) : place(at) {}
+  FOVEA_DEVICE const Task* next() {
+    cuda::mbarrier_wait(place.bars + Traits<kKey>::kTaskFull + 8 * ring.stage, ring.phase);
+    const Task* task = place.tasks + ring.stage;
+    ring.next();
+    return task->begin != task->end ? task : nullptr;
+  }
+};
+
+/// The tasks of a consumer: the current one, the one after it, and the finished one whose output is due.
+template <Key kKey, bool kRing = Traits<kKey>::kGrouped>
+struct ConsumerTasks {
+  const Params& p;
+  const Place place;
+  Walk<kKey> walk;
+  Segment segment, following, last;
+  int begin = 0, end = 0;
+  bool final = false;
+  FOVEA_DEVICE ConsumerTasks(const Params& params, const Place& at)
+      : p(params), place(at), walk(params, at.who, at.team) {}
+  /// False when there is nothing to do.
+  FOVEA_DEVICE bool open() {
+    if (!walk.next(segment)) return false;
+    begin = segment.begin;
+    end = segment.end;
+    return true;
+  }
+  FOVEA_DEVICE void peek() { final = !walk.next(following); }
+  FOVEA_DEVICE void finish() { last = segment; }
+  FOVEA_DEVICE void advance() {
+    segment = following;
+    begin = segment.begin;
+    end = segment.end;
+  }
+  FOVEA_DEVICE void release() {}
+  FOVEA_DEVICE Task current() const { return at(segment); }
+  FOVEA_DEVICE Task finished() const { return at(last); }
+  FOVEA_DEVICE int units() const { return walk.units; }
+  FOVEA_DEVICE int pieces() const { return walk.pieces; }
+
+ private:
+  FOVEA_DEVICE Task at(const Segment& s) const {
+    Task task;
+    locate<kKey>(p, s, place.rank, task);
+    return task;
+  }
+};
+template <Key kKey>
+struct ConsumerTasks<kKey, true> {
+  using T = Traits<kKey>;
+  const Place place;
+  const Task *task, *following = nullptr, *last = nullptr;
+  int slot = 0;
+  uint32_t phase = 0;
+  int begin = 0, end = 0, next_begin = 0, next_end = 0;
+  bool final = false;
+  FOVEA_DEVICE ConsumerTasks(const Params&, const Place& at) : place(at), task(at.tasks) {}
+  FOVEA_DEVICE bool open() {
+    cuda::mbarrier_wait(place.bars + T::kTaskFull, 0);
+    begin = cuda::uniform(task->begin);
+    end = cuda::uniform(task->end);
+    return begin != end;
+  }
+  FOVEA_DEVICE void peek() {
+    const int next = slot + 1 == kTaskSlots ? 0 : slot + 1;
+    cuda::mbarrier_wait(place.bars + T::kTaskFull + 8 * next, phase ^ (next == 0));
+    following = place.tasks + next;
+    next_begin = cuda::uniform(following->begin);
+    next_end = cuda::uniform(following->end);
+    final = next_begin == next_end;
+  }
+  FOVEA_DEVICE void finish() { last = task; }
+  FOVEA_DEVICE void advance() {
+    task = following;
+    begin = next_begin;
+    end = next_end;
+  }
+  /// The finished task is no longer needed by this warp.
+  FOVEA_DEVICE void release() {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) cuda::mbarrier_arrive(place.bars + T::kTaskEmpty + 8 * slot);
+    slot = slot + 1 == kTaskSlots ? 0 : slot + 1;
+    phase ^= slot == 0;
+  }
+  FOVEA_DEVICE const Task& current() const { return *task; }
+  FOVEA_DEVICE const Task& finished() const { return *last; }
+  FOVEA_DEVICE int units() const { return task->units; }
+  FOVEA_DEVICE int pieces() const { return task->pieces; }
+};
+
+}  // namespace fovea::flash_sm90
