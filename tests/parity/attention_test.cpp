@@ -1,7 +1,7 @@
 // Attention inputs captured from real model blocks give what the models' own attention gave.
 #include <filesystem>
 
-#include "contract/harness.hpp"
+#include "tests/contract/harness.hpp"
 #include "src/core/compare.hpp"
 #include "src/core/safetensors.hpp"
 #include "src/core/tolerance.hpp"
