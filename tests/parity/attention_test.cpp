@@ -1,10 +1,10 @@
 // Attention inputs captured from real model blocks give what the models' own attention gave.
 #include <filesystem>
 
-#include "contract/harness.hpp"
 #include "src/core/compare.hpp"
 #include "src/core/safetensors.hpp"
 #include "src/core/tolerance.hpp"
+#include "tests/contract/harness.hpp"
 
 namespace fovea::contract {
 namespace {
