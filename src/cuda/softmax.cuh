@@ -2,7 +2,7 @@
 // and a quarter of their columns; maxima are completed over the quad, sums stay per thread until the end.
 #pragma once
 
-#include "cuda/wgmma.cuh"
+#include "src/cuda/wgmma.cuh"
 
 namespace fovea::cuda {
 

@@ -6,9 +6,9 @@
 // drains between tiles.
 #pragma once
 
-#include "backends/flash_sm90/mask.cuh"
-#include "backends/flash_sm90/output.cuh"
-#include "backends/flash_sm90/tasks.cuh"
+#include "src/backends/flash_sm90/mask.cuh"
+#include "src/backends/flash_sm90/output.cuh"
+#include "src/backends/flash_sm90/tasks.cuh"
 
 namespace fovea::flash_sm90 {
 
