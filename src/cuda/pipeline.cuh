@@ -1,7 +1,7 @@
 // A position in a ring of buffers guarded by full/empty mbarrier pairs.
 #pragma once
 
-#include "cuda/ptx.cuh"
+#include "src/cuda/ptx.cuh"
 
 namespace fovea::cuda {
 

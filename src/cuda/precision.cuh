@@ -1,7 +1,7 @@
 // The 16-bit input types: how two floats are packed and how non-finite values are recognised.
 #pragma once
 
-#include "cuda/ptx.cuh"
+#include "src/cuda/ptx.cuh"
 
 namespace fovea::cuda {
 

@@ -2,7 +2,7 @@
 // and a quarter of their columns; maxima are completed over the quad, sums stay per thread until the end.
 #pragma once
 
-#include "cuda/wgmma.cuh"
+#include "src/cuda/wgmma.cuh"
 
 namespace fovea::cuda {
 
@@ -67,8 +67,8 @@ FOVEA_DEVICE void row_maximum(float (&s)[kScores], Rows& rows, Correction& c, fl
   }
 }
 
-/// Scores kFrom..kTo-1 become probabilities. kPin keeps the compiler from sinking them below a later wait.
-template <int kFrom, int kTo, bool kPin, int kScores>
+/// Scores kFrom..kTo-1 become probabilities.
+template <int kFrom, int kTo, int kScores>
 FOVEA_DEVICE void exponentials(float (&s)[kScores], Rows& rows, const Correction& c,
                                float scale_log2) {
   float sum[2] = {0.f, 0.f};
@@ -80,10 +80,16 @@ FOVEA_DEVICE void exponentials(float (&s)[kScores], Rows& rows, const Correction
   }
   rows.sum[0] += sum[0];
   rows.sum[1] += sum[1];
-  if (kPin) {
-#pragma unroll
-    for (int j = kFrom; j < kTo; j++) asm volatile("" : "+f"(s[j])::"memory");
-  }
+}
+
+/// Orders the exponentials so far before what follows: a store that never happens (sums are not negative)
+/// depends on them. Without it ptxas is free to move them behind a later wait, where nothing overlaps them.
+FOVEA_DEVICE void hold_exponentials(const Rows& rows, uint32_t scratch) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p st.shared.f32 [%1], %0;\n}" ::"f"(
+          rows.sum[0] + rows.sum[1]),
+      "r"(scratch)
+      : "memory");
 }
 
 template <class Type, int kScores>

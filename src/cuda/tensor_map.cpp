@@ -1,4 +1,4 @@
-#include "cuda/tensor_map.hpp"
+#include "src/cuda/tensor_map.hpp"
 
 #include <cuda_runtime_api.h>
 

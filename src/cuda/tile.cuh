@@ -2,7 +2,7 @@
 // with the 128-byte swizzle that tensor copies, wgmma descriptors and the functions below agree on.
 #pragma once
 
-#include "cuda/ptx.cuh"
+#include "src/cuda/ptx.cuh"
 
 namespace fovea::cuda {
 

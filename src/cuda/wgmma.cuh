@@ -9,7 +9,7 @@
 // column 8j + 2(l%4) + e. Packed in pairs this is also the A-register layout of the next product.
 #pragma once
 
-#include "cuda/precision.cuh"
+#include "src/cuda/precision.cuh"
 
 namespace fovea::cuda {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/backends/flash_sm90/launch.hpp"
-#include "flash_sm90_oracle.cuh"
+#include "src/backends/flash_sm90/launch.hpp"
+#include "tests/gpu/flash_sm90_oracle.cuh"
 
 using namespace fovea::flash_sm90;
 

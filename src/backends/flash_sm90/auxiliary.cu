@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "backends/flash_sm90/auxiliary.hpp"
+#include "src/backends/flash_sm90/auxiliary.hpp"
 
 namespace fovea::flash_sm90 {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "backends/flash_sm90/launch.hpp"
+#include "src/backends/flash_sm90/launch.hpp"
 
 namespace fovea::flash_sm90 {
 

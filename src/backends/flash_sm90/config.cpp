@@ -1,4 +1,4 @@
-#include "backends/flash_sm90/config.hpp"
+#include "src/backends/flash_sm90/config.hpp"
 
 #include <algorithm>
 

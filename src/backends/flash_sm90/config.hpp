@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backends/flash_sm90/instances.hpp"
+#include "src/backends/flash_sm90/instances.hpp"
 
 namespace fovea::flash_sm90 {
 

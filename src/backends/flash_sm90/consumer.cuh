@@ -6,9 +6,9 @@
 // drains between tiles.
 #pragma once
 
-#include "backends/flash_sm90/mask.cuh"
-#include "backends/flash_sm90/output.cuh"
-#include "backends/flash_sm90/tasks.cuh"
+#include "src/backends/flash_sm90/mask.cuh"
+#include "src/backends/flash_sm90/output.cuh"
+#include "src/backends/flash_sm90/tasks.cuh"
 
 namespace fovea::flash_sm90 {
 
@@ -134,12 +134,13 @@ struct Consumer {
   template <bool kFirst, bool kMasked>
   FOVEA_DEVICE void softmax() {
     cuda::row_maximum<kFirst, kMasked, T::kRescale>(s, rows, correction, p.scale_log2);
-    cuda::exponentials<0, T::kEarlyScores, true>(s, rows, correction, p.scale_log2);
+    cuda::exponentials<0, T::kEarlyScores>(s, rows, correction, p.scale_log2);
+    cuda::hold_exponentials(rows, bars);
     cuda::wgmma_wait<0>();
     cuda::pin(o);
     cuda::pin(probabilities);
     free_v();
-    cuda::exponentials<T::kEarlyScores, T::kScores, false>(s, rows, correction, p.scale_log2);
+    cuda::exponentials<T::kEarlyScores, T::kScores>(s, rows, correction, p.scale_log2);
     cuda::pack<Type>(s, probabilities);
   }
 
@@ -198,7 +199,7 @@ struct Consumer {
     bool masked = tasks.begin < tasks.current().partials;
     if (masked) hide<kKey>(s, p, tasks.current(), tasks.begin, lane);
     cuda::row_maximum<true, T::kGrouped, T::kRescale>(s, rows, correction, p.scale_log2);
-    cuda::exponentials<0, T::kScores, false>(s, rows, correction, p.scale_log2);
+    cuda::exponentials<0, T::kScores>(s, rows, correction, p.scale_log2);
     cuda::pack<Type>(s, probabilities);
     if (T::kGrouped && masked) guard_values(tasks.current(), tasks.begin);
 

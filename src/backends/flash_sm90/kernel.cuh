@@ -1,9 +1,9 @@
 // Exact attention for Hopper (sm_90a); README.md describes the schedule.
 #pragma once
 
-#include "backends/flash_sm90/consumer.cuh"
-#include "backends/flash_sm90/launch.hpp"
-#include "backends/flash_sm90/producer.cuh"
+#include "src/backends/flash_sm90/consumer.cuh"
+#include "src/backends/flash_sm90/launch.hpp"
+#include "src/backends/flash_sm90/producer.cuh"
 
 namespace fovea::flash_sm90 {
 
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
     }
   }
   const Place place{tasks, bars, rank, who, team};
-  if constexpr (T::kGrouped) {
+  if constexpr (T::kTaskRing) {
     if (threadIdx.x == 96) write_first_task<kKey>(tasks[0], p, place);
   }
   if constexpr (T::kCluster > 1) cuda::cluster_sync();
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
       if (warp == 0) produce_kv<kKey, false>(shared, {p, place}, &k_map, p, rank);
       else if (warp == 1) produce_kv<kKey, true>(shared, {p, place}, &v_map, p, rank);
       else if (warp == 2) produce_q<kKey>(shared, {p, place}, &q_map, p);
-      else if (T::kGrouped) hand_out<kKey>(tasks, p, place);
+      else if (T::kTaskRing) hand_out<kKey>(tasks, p, place);
     }
     __syncwarp();
   } else {

@@ -1,4 +1,4 @@
-#include "backends/flash_sm90/launch.hpp"
+#include "src/backends/flash_sm90/launch.hpp"
 
 #include <cuda_runtime.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 #include <utility>
 
-#include "backends/flash_sm90/auxiliary.hpp"
-#include "cuda/tensor_map.hpp"
+#include "src/backends/flash_sm90/auxiliary.hpp"
+#include "src/cuda/tensor_map.hpp"
 
 namespace fovea::flash_sm90 {
 namespace {

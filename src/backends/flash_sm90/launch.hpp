@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backends/flash_sm90/config.hpp"
-#include "backends/flash_sm90/params.hpp"
+#include "src/backends/flash_sm90/config.hpp"
+#include "src/backends/flash_sm90/params.hpp"
 
 struct CUstream_st;
 

@@ -2,7 +2,7 @@
 // probability exactly 0, but 0 * NaN is NaN, so its row of V must not reach the tensor core as it is.
 #pragma once
 
-#include "backends/flash_sm90/work.cuh"
+#include "src/backends/flash_sm90/work.cuh"
 
 namespace fovea::flash_sm90 {
 

@@ -1,7 +1,7 @@
 // The end of a query tile: O / sum and the LSE to memory, or a partial result to the workspace.
 #pragma once
 
-#include "backends/flash_sm90/work.cuh"
+#include "src/backends/flash_sm90/work.cuh"
 
 namespace fovea::flash_sm90 {
 

@@ -3,8 +3,8 @@
 // the copies complete on the buffer's "full" barrier.
 #pragma once
 
-#include "backends/flash_sm90/tasks.cuh"
-#include "cuda/pipeline.cuh"
+#include "src/backends/flash_sm90/tasks.cuh"
+#include "src/cuda/pipeline.cuh"
 
 namespace fovea::flash_sm90 {
 

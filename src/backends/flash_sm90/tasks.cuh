@@ -3,8 +3,8 @@
 // documents, lists live in device memory) and hands them out through a ring in shared memory.
 #pragma once
 
-#include "backends/flash_sm90/work.cuh"
-#include "cuda/pipeline.cuh"
+#include "src/backends/flash_sm90/work.cuh"
+#include "src/cuda/pipeline.cuh"
 
 namespace fovea::flash_sm90 {
 
@@ -55,7 +55,7 @@ FOVEA_DEVICE void hand_out(Task* tasks, const Params& p, const Place& place) {
 }
 
 /// The tasks of a producer stream in order.
-template <Key kKey, bool kRing = Traits<kKey>::kGrouped>
+template <Key kKey, bool kRing = Traits<kKey>::kTaskRing>
 struct StreamTasks {
   const Params& p;
   const Place place;
@@ -85,7 +85,7 @@ struct StreamTasks<kKey, true> {
 };
 
 /// The tasks of a consumer: the current one, the one after it, and the finished one whose output is due.
-template <Key kKey, bool kRing = Traits<kKey>::kGrouped>
+template <Key kKey, bool kRing = Traits<kKey>::kTaskRing>
 struct ConsumerTasks {
   const Params& p;
   const Place place;

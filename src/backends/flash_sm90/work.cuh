@@ -8,7 +8,7 @@
 // visiting order: the blocks that need masking come first.
 #pragma once
 
-#include "backends/flash_sm90/traits.cuh"
+#include "src/backends/flash_sm90/traits.cuh"
 
 namespace fovea::flash_sm90 {
 

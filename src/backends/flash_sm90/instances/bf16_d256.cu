@@ -1,4 +1,4 @@
-#include "backends/flash_sm90/kernel.cuh"
+#include "src/backends/flash_sm90/kernel.cuh"
 
 namespace fovea::flash_sm90 {
 namespace {
