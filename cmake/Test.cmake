@@ -50,6 +50,8 @@ function(fovea_add_test)
   endif()
   add_executable(${arg_NAME} ${arg_SOURCES})
   fovea_set_warnings(${arg_NAME})
+  # A test runs once per compilation, and the optimiser costs half of the compilation.
+  target_compile_options(${arg_NAME} PRIVATE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
   target_compile_definitions(${arg_NAME} PRIVATE FOVEA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                                  FOVEA_BINARY_DIR="${PROJECT_BINARY_DIR}")
   if(arg_PUBLIC)
