@@ -5,7 +5,7 @@ set(FOVEA_SANITIZE_ENVIRONMENT "")
 if(FOVEA_SANITIZE STREQUAL "address")
   set(flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   list(APPEND FOVEA_SANITIZE_ENVIRONMENT
-       "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:check_initialization_order=1"
+       "ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1:strict_string_checks=1:check_initialization_order=1"
        "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1")
 elseif(FOVEA_SANITIZE STREQUAL "thread")
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")

@@ -13,8 +13,10 @@ import source_text
 # The parts are joined so that this file does not contain the words itself.
 NOTES = re.compile(r"\b(?:" + "|".join(["TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK", "WI" + "P"]) + r")\b")
 SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib64", "opt", "proc", "run", "sbin", "sys", "tmp", "usr",
-          "var", "path")
-PATH = re.compile(r"""(?:^|[\s"'`(=:,>])/(?!(?:%s)\b)([a-z][a-z0-9_.-]*)/[A-Za-z0-9_.]""" % "|".join(SYSTEM))
+          "var", "path", "nonexistent")
+# The project's own folders, which code appends to a variable.
+OWN = ("build", "cmake", "docs", "examples", "include", "python", "scripts", "src", "tests", "tools")
+PATH = re.compile(r"""(?:^|[\s"'`(=:,>])/(?!(?:%s)\b)([a-z][a-z0-9_.-]*)/[A-Za-z0-9_.]""" % "|".join(SYSTEM + OWN))
 MERGE = re.compile(r"^(?:<{7} |>{7} |={7}$)")
 
 

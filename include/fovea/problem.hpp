@@ -120,13 +120,14 @@ FOVEA_API void fill_strides(Problem& problem) noexcept;
 FOVEA_API Status validate(const Problem& problem);
 
 // 2 * seq_q * seq_kv * heads_q * batch * (head_dim + dim_v); visible pairs are not taken into
-// account. Packed problems sum over documents when their lengths are known.
+// account. Packed problems sum over documents when their lengths are known, else they count as if
+// all documents were of one length.
 FOVEA_API double flop_count(const Problem& problem) noexcept;
 
 // Problem strings: "bf16 b1 h24 s4096 d128 mask=causal lse=1". Printed in a fixed order without
 // defaults, read in any order. parse(print(p)) == p for every valid p with values stated. Errors:
 // invalid_problem with the position (0-based column) of the word and what is accepted. Grammar:
-// docs/contract.md.
+// docs/problem_string.md.
 FOVEA_API std::string to_string(const Problem& problem);
 FOVEA_API Result<Problem> parse_problem(std::string_view text);
 

@@ -34,7 +34,11 @@ std::optional<std::string_view> nearest_of(std::string_view word, std::span<cons
     const std::string_view known_word = candidate;
     const bool begun =
         word.size() >= kShortestStart && equal_folded(known_word.substr(0, word.size()), word);
-    const size_t distance = begun ? 1 : edit_distance(word, known_word);
+    const size_t gap =
+        std::max(word.size(), known_word.size()) - std::min(word.size(), known_word.size());
+    const size_t distance = begun                  ? 1
+                            : gap >= best_distance ? gap
+                                                   : edit_distance(word, known_word);
     if (distance >= best_distance || distance >= known_word.size()) continue;
     best = known_word;
     best_distance = distance;

@@ -60,6 +60,9 @@ struct Vec : Avx512Vec<Vec> {
 namespace avx512bf16 {
 struct Vec : Avx512Vec<Vec> {
   static constexpr bool kHasBf16Dot = true;
+  alignas(64) static constexpr uint16_t kInterleave[32] = {
+      0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
 
   // c + a.lo * b.lo + a.hi * b.hi, the pairs being bfloat16 halves of each 32-bit lane.
   static FOVEA_INLINE Float dot2(Float a, Float b, Float c) {
@@ -67,9 +70,8 @@ struct Vec : Avx512Vec<Vec> {
   }
   // Rounds both to bfloat16 and interleaves them: even in the low halves, odd in the high ones.
   static FOVEA_INLINE Float pair(Float even, Float odd) {
-    const __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(even));
-    const __m512i high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(odd));
-    return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+    const __m512i halves = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
+    return _mm512_castsi512_ps(_mm512_permutexvar_epi16(_mm512_load_si512(kInterleave), halves));
   }
   // The float32 value of the even (low) and odd (high) halves.
   static FOVEA_INLINE Float even_half(Float x) {

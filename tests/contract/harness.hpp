@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/contract/target.hpp"
 #include "fovea/attention.hpp"
 #include "src/backends/reference/agreement.hpp"
 #include "src/core/random_inputs.hpp"
+#include "tests/contract/target.hpp"
 
 namespace fovea::contract {
 

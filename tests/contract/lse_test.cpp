@@ -117,18 +117,20 @@ TEST_P(ContractLse, ManyKeysKeepTheAccuracyOfF32) {
 
 TEST_P(ContractLse, LargeScoresStayWithinTheAddedBound) {
   for (DType dtype : kFloatTypes)
-    for (double scale : {1.0, 10.0, 100.0}) {
-      const Inputs in = random_inputs(dtype, {.batch = 1,
-                                              .seq_q = 50,
-                                              .seq_kv = 90,
-                                              .heads_q = 2,
-                                              .heads_kv = 2,
-                                              .head_dim = 64,
-                                              .dim_v = 64});
-      CallOptions options;
-      options.scale = scale;
-      expect_agrees(GetParam(), in, options);
-    }
+    for (int64_t dim : {64, 80, 128, 256, 512})
+      for (double scale : {1.0, 10.0, 100.0}) {
+        SCOPED_TRACE("head_dim " + std::to_string(dim) + ", scale " + std::to_string(scale));
+        const Inputs in = random_inputs(dtype, {.batch = 1,
+                                                .seq_q = 200,
+                                                .seq_kv = 90,
+                                                .heads_q = 2,
+                                                .heads_kv = 2,
+                                                .head_dim = dim,
+                                                .dim_v = 16});
+        CallOptions options;
+        options.scale = scale;
+        expect_agrees(GetParam(), in, options);
+      }
 }
 
 TEST_P(ContractLse, ConstantShiftsOfTheScoresCancel) {

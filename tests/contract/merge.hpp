@@ -6,9 +6,9 @@
 #include <limits>
 #include <vector>
 
-#include "tests/contract/harness.hpp"
 #include "src/core/compare.hpp"
 #include "src/core/tolerance.hpp"
+#include "tests/contract/harness.hpp"
 
 namespace fovea::contract {
 

@@ -6,11 +6,11 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/contract/count_new.hpp"
 #include "fovea/executor.hpp"
 #include "src/backends/cpu_flash/backend.hpp"
 #include "src/backends/reference/backend.hpp"
 #include "src/simd/cpu_features.hpp"
+#include "tests/contract/count_new.hpp"
 
 namespace fovea::contract {
 namespace {

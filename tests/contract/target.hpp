@@ -31,6 +31,9 @@ struct Target {
   // Runs everything the contract allows; a refusal is then a failure. Otherwise a refused case is
   // skipped once plan() has refused it as well.
   bool whole_contract = true;
+  // The plan sees the tensors of the test themselves. Otherwise the launcher copies them, and tests
+  // of wrong tensors and values are skipped.
+  bool host_tensors = true;
 };
 
 // Those that this machine can run.

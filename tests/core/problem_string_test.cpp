@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
-#include "tests/core/random_problem.hpp"
+#include <fstream>
+
 #include "fovea/problem.hpp"
+#include "tests/core/random_problem.hpp"
 #include "tests/golden/golden.hpp"
 
 namespace fovea {
@@ -101,6 +103,18 @@ TEST(ProblemString, sparse_patterns_keep_their_parameters_as_text) {
   EXPECT_EQ("radial:authors", p.sparse->name);
   EXPECT_EQ((std::pair<std::string, std::string>("decay", "1.0")), p.sparse->parameters[0]);
   EXPECT_EQ("f32 b1 h1 s4 d8 sparse=local", to_string(parsed("f32 b1 h1 s4 d8 sparse=local()")));
+}
+
+TEST(ProblemString, every_example_of_the_documentation_is_valid) {
+  std::ifstream file(FOVEA_SOURCE_DIR "/docs/problem_string.md");
+  ASSERT_TRUE(file);
+  int examples = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("    f32 ") && !line.starts_with("    bf16 ")) continue;
+    EXPECT_EQ(line.substr(4), to_string(parsed(line))) << line;
+    ++examples;
+  }
+  EXPECT_GE(examples, 5);
 }
 
 // Every kind of mistake, with the column of the word and what is accepted.

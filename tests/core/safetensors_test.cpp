@@ -11,8 +11,8 @@
 #include <fstream>
 #include <numeric>
 
-#include "tests/golden/golden.hpp"
 #include "src/core/text.hpp"
+#include "tests/golden/golden.hpp"
 
 namespace fovea {
 namespace {

@@ -1,8 +1,10 @@
 // Attention inputs captured from real model blocks give what the models' own attention gave.
-#include "tests/contract/harness.hpp"
+#include <filesystem>
+
 #include "src/core/compare.hpp"
 #include "src/core/safetensors.hpp"
 #include "src/core/tolerance.hpp"
+#include "tests/contract/harness.hpp"
 
 namespace fovea::contract {
 namespace {
@@ -19,10 +21,13 @@ Tensor copy(const TensorView& view) {
   return tensor;
 }
 
+Result<SafetensorsFile> open(const std::string& name) {
+  const auto folder = std::filesystem::path(FOVEA_SOURCE_DIR) / "examples" / "data";
+  return SafetensorsFile::open(folder / (name + "_attention.safetensors"));
+}
+
 void expect_parity(const Target& target, const std::string& name, int taps) {
-  const std::string path =
-      std::string(FOVEA_SOURCE_DIR) + "/examples/data/" + name + "_attention.safetensors";
-  auto file = SafetensorsFile::open(path);
+  auto file = open(name);
   ASSERT_TRUE(file.has_value()) << file.error().message;
   int found = 0;
   for (int n = 0; n < 4; ++n) {
@@ -50,8 +55,7 @@ TEST_P(Parity, QwenImageWithAHoleInItsPadding) { expect_parity(GetParam(), "qwen
 TEST_P(Parity, ZImage) { expect_parity(GetParam(), "z_image", 2); }
 
 TEST_P(Parity, TheBoundSeesAMaskThatIsIgnored) {
-  auto file = SafetensorsFile::open(std::string(FOVEA_SOURCE_DIR) +
-                                    "/examples/data/qwen_image_attention.safetensors");
+  auto file = open("qwen_image");
   ASSERT_TRUE(file.has_value()) << file.error().message;
   Inputs in;
   in.q = copy(file->tensor("tap.attn.0.q").value());

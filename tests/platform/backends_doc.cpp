@@ -116,8 +116,9 @@ void print_names() {
     for (const std::string_view alias : info.aliases) aliases.push_back(code(alias));
     std::vector<std::string_view> platforms;
     for (const PlatformId id : platforms_of(info.name)) platforms.push_back(fovea::name(id));
-    line({code(info.canonical), or_none(text::join(aliases)), text::join(platforms),
-          std::string(info.summary)});
+    const std::string page = text::concat("backends/", text::fold(info.canonical), ".md");
+    line({text::concat('[', code(info.canonical), "](", page, ')'), or_none(text::join(aliases)),
+          text::join(platforms), std::string(info.summary)});
   }
 }
 

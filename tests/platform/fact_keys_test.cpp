@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -125,6 +127,57 @@ TEST(ParseFacts, EmbeddedArchitectures) {
   for (const char* text :
        {"sm=90,kernels=", "sm=90,kernels=80", "sm=90,kernels=sm_80+", "sm=90,kernels=hopper"})
     expect_message(PlatformId::cuda, text, {"'kernels'", "sm_80", "none"});
+}
+
+// Whatever is written, reading ends; and what was read prints as facts that read back the same.
+TEST(ParseFacts, RandomTextIsReadOrRefused) {
+  const std::vector<std::string> words = {"sm",
+                                          "=",
+                                          "90",
+                                          ",",
+                                          "unknown",
+                                          "cudnn",
+                                          "9.5",
+                                          "kernels",
+                                          "+",
+                                          "sm_80",
+                                          "sm_",
+                                          "none",
+                                          "isa",
+                                          "avx2",
+                                          "gfx",
+                                          "-",
+                                          "99999999999999999999",
+                                          "",
+                                          " ",
+                                          "cc",
+                                          "3.1",
+                                          "aiter",
+                                          ".",
+                                          "\xff",
+                                          "laser",
+                                          "1"};
+  const uint32_t seed = 20240229;
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  int accepted = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = i % 2 == 0 ? "sm=90," : "";
+    for (uint32_t n = random() % 8; n > 0; --n) text += words[random() % words.size()];
+    const PlatformId platform =
+        i % 2 == 0 ? PlatformId::cuda : static_cast<PlatformId>(random() % 6);
+    const Result<DeviceFacts> facts = parse_facts(platform, text);
+    if (!facts) {
+      EXPECT_EQ(facts.error().code, ErrorCode::invalid_facts);
+      continue;
+    }
+    ++accepted;
+    const std::string printed = facts->text();
+    const Result<DeviceFacts> again = parse_facts(platform, printed.substr(printed.find(':') + 1));
+    ASSERT_TRUE(again) << text << ": " << again.error().message;
+    EXPECT_EQ(*again, *facts) << text;
+  }
+  EXPECT_GT(accepted, 100);
 }
 
 TEST(ParseFacts, InstructionSetsAndGfx) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 
@@ -101,6 +103,29 @@ TEST(PolicyTables, EveryAnswerIsComplete) {
       for (const PolicyVerdict& verdict : platform->preference({128, false, {}}))
         if (!verdict.reasons.empty()) expect_complete(verdict);
     }
+}
+
+TEST(PolicyTables, EveryNameIsAcceptedSomewhereAndRefusedSomewhere) {
+  const std::shared_ptr<const Platform> generous[] = {
+      platform_for(PlatformId::cpu, "isa=avx2"),
+      platform_for(
+          PlatformId::cuda,
+          "sm=90,cuda=13.0,cudnn=9.19,flash_attn=2.8,flash_attn_3=3.0,fa4=4.0,"
+          "flashinfer=0.6.18,flashinfer_prefill=1,trtllm=1,sageattention=2.2,"
+          "spas_sage_attn=0.1,block_sparse_attn=0.1,hub_kernels=0.17,fastvideo_kernel=0.3"),
+      platform_for(PlatformId::cuda, "sm=100,trtllm=1,sageattn3=1.0"),
+      platform_for(PlatformId::rocm, "gfx=gfx942,aiter=0.1.7"),
+      platform_for(PlatformId::npu, "mindiesd=3.1.0")};
+  const std::shared_ptr<const Platform> bare[] = {
+      platform_for(PlatformId::cuda, "sm=75,kernels=none"), platform_for(PlatformId::npu, "")};
+  for (const BackendNameInfo& info : backend_names()) {
+    SCOPED_TRACE(info.canonical);
+    const auto accepts = [&](const std::shared_ptr<const Platform>& platform) {
+      return platform->judge(info.name, {128, true, {}}).reasons.empty();
+    };
+    EXPECT_TRUE(std::any_of(std::begin(generous), std::end(generous), accepts));
+    EXPECT_FALSE(std::all_of(std::begin(bare), std::end(bare), accepts));
+  }
 }
 
 TEST(TablePlatform, NamesAddedAtRunTimeCarryNoPolicy) {

@@ -5,10 +5,10 @@
 #include <random>
 #include <string>
 
-#include "tests/core/random_problem.hpp"
 #include "fovea/backend.hpp"
 #include "fovea/config.hpp"
 #include "fovea/execution.hpp"
+#include "tests/core/random_problem.hpp"
 
 namespace fovea::property {
 
@@ -78,7 +78,7 @@ class Questions {
         dense.out_dtype = kF32;
         break;
       case 1:
-        dense.head_dim = dense.dim_v = random.head_dim;
+        dense.head_dim = dense.dim_v = below(2) == 0 ? 4 * size(1, 3) : random.head_dim;
         break;
       case 2:
         dense.dim_v = random.dim_v;

@@ -2,10 +2,10 @@
 #include <map>
 #include <set>
 
+#include "src/core/compare.hpp"
 #include "tests/contract/harness.hpp"
 #include "tests/property/generator.hpp"
 #include "tests/property/narrow_backend.hpp"
-#include "src/core/compare.hpp"
 
 namespace fovea::property {
 namespace {

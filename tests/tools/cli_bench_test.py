@@ -109,12 +109,12 @@ class BenchTest(CliTest):
         )
         self.fail_with(
             USAGE,
-            "cannot write '/nonexistent/a.svg': No such file or directory",
+            "cannot write 'missing-folder/a.svg': No such file or directory",
             "bench",
             "--problem",
             "f32 b1 h1 s32 d16",
             "--plot",
-            "/nonexistent/a.svg",
+            "missing-folder/a.svg",
         )
         self.fail_with(
             UNSUPPORTED, "SAGE_ATTN_3", "bench", "--problem", "f32 b1 h1 s32 d16", "--backend", "SAGE_ATTN_3"

@@ -363,14 +363,14 @@ class RunErrorTest(CliTest):
     def test_output_folder_does_not_exist(self):
         self.fail_with(
             USAGE,
-            "/nonexistent/out.safetensors",
+            "missing-folder/out.safetensors",
             "run",
             "--input",
             WAN,
             "--prefix",
             "tap.attn.0.",
             "--output",
-            "/nonexistent/out.safetensors",
+            "missing-folder/out.safetensors",
         )
 
     def test_output_must_not_replace_the_input(self):

@@ -51,11 +51,11 @@ TEST(Palette, RunsFromBackgroundToStrongest) {
 }
 
 TEST(Save, NamesTheFileAndTheCause) {
-  const Status saved = save("/nonexistent-folder/a.svg", "x");
+  const Status saved = save("missing-folder/a.svg", "x");
   ASSERT_FALSE(saved);
   EXPECT_EQ(saved.error().code, ErrorCode::invalid_file);
   EXPECT_EQ(saved.error().message,
-            "cannot write '/nonexistent-folder/a.svg': No such file or directory");
+            "cannot write 'missing-folder/a.svg': No such file or directory");
 }
 
 }  // namespace

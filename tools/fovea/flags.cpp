@@ -1,6 +1,7 @@
 #include "tools/fovea/flags.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -44,6 +45,21 @@ Status store(const Target& target, const std::string& flag, const std::vector<st
         return {};
       },
       target);
+}
+
+// "--flag=value" as two words, because the library takes "--flag=" for a missing value.
+std::vector<std::string> split_values(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words;
+  for (const std::string& word : arguments) {
+    const size_t equals = word.find('=');
+    if (!word.starts_with("--") || equals == std::string::npos) {
+      words.push_back(word);
+      continue;
+    }
+    words.push_back(word.substr(0, equals));
+    words.push_back(word.substr(equals + 1));
+  }
+  return words;
 }
 
 }  // namespace
@@ -108,7 +124,9 @@ void Flags::add(const std::string& names, const std::string& value, Target targe
 Status Flags::parse(const std::vector<std::string>& arguments) {
   const std::string who = "fovea " + state_->verb + ": ";
   try {
-    state_->app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    std::vector<std::string> words = split_values(arguments);
+    std::reverse(words.begin(), words.end());
+    state_->app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     return usage_error(who + error.what() + state_->hint());
   }

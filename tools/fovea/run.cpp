@@ -91,8 +91,8 @@ class RunVerb : public Verb {
     FOVEA_CHECK(at_least("--repeat", repeat_, 1));
     if (tolerance_ && !expect_) return usage_error("--tolerance needs --expect");
     if (tolerance_ && *tolerance_ < 0) {
-      return usage_error(text::concat("--tolerance must be at least 0, not ",
-                                      text::format_number(*tolerance_)));
+      return usage_error(
+          text::concat("--tolerance must be at least 0, not ", text::format_number(*tolerance_)));
     }
     std::error_code ignored;
     if (output_ && std::filesystem::equivalent(*output_, input_, ignored)) {

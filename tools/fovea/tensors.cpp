@@ -29,9 +29,9 @@ std::string fitting_prefixes(const SafetensorsFile& file) {
 Result<AttentionTensors> attention_inputs(const SafetensorsFile& file, const std::string& origin,
                                           const std::string& prefix) {
   AttentionTensors tensors;
-  for (const auto& [name, view] : {std::pair{"q", &AttentionTensors::q},
-                                   std::pair{"k", &AttentionTensors::k},
-                                   std::pair{"v", &AttentionTensors::v}}) {
+  for (const auto& [name, view] :
+       {std::pair{"q", &AttentionTensors::q}, std::pair{"k", &AttentionTensors::k},
+        std::pair{"v", &AttentionTensors::v}}) {
     if (!file.has(prefix + name)) {
       return Error{ErrorCode::invalid_file,
                    text::concat(origin, " has no tensor ", text::quote(prefix + name),
@@ -40,12 +40,11 @@ Result<AttentionTensors> attention_inputs(const SafetensorsFile& file, const std
     }
     FOVEA_TRY(tensors.*view, file.tensor(prefix + name));
   }
-  for (const auto& [name, view] :
-       {std::pair{"mask", &AttentionTensors::mask},
-        std::pair{"kv_lengths", &AttentionTensors::kv_lengths},
-        std::pair{"cu_seqlens_q", &AttentionTensors::cu_seqlens_q},
-        std::pair{"cu_seqlens_k", &AttentionTensors::cu_seqlens_kv},
-        std::pair{"cu_seqlens_kv", &AttentionTensors::cu_seqlens_kv}}) {
+  for (const auto& [name, view] : {std::pair{"mask", &AttentionTensors::mask},
+                                   std::pair{"kv_lengths", &AttentionTensors::kv_lengths},
+                                   std::pair{"cu_seqlens_q", &AttentionTensors::cu_seqlens_q},
+                                   std::pair{"cu_seqlens_k", &AttentionTensors::cu_seqlens_kv},
+                                   std::pair{"cu_seqlens_kv", &AttentionTensors::cu_seqlens_kv}}) {
     if (file.has(prefix + name)) {
       FOVEA_TRY(tensors.*view, file.tensor(prefix + name));
     }

@@ -48,6 +48,10 @@ struct TileAttention {
   static constexpr int kRows = V::kTileRows;
   static constexpr int kLanes = NR * V::kLanes;
 
+  // Words that one running sum of a score takes; a single one over a long head loses more than the
+  // contract allows for large scores.
+  static constexpr int64_t kScoreRun = 64;
+
   // One register tile of scores; `valid` of its keys exist.
   template <bool kMasked>
   static FOVEA_INLINE void score_strip(const float* k, const float* q, int64_t words, int64_t valid,
@@ -57,7 +61,19 @@ struct TileAttention {
     FOVEA_UNROLL for (int i = 0; i < kRows; ++i) {
       FOVEA_UNROLL for (int r = 0; r < NR; ++r) acc[i][r] = V::set(0.f);
     }
-    tile_multiply<P, NR>(acc, k, q, words);
+    tile_multiply<P, NR>(acc, k, q, words < kScoreRun ? words : kScoreRun);
+    for (int64_t done = kScoreRun; done < words; done += kScoreRun) {
+      Float run[kRows][NR];
+      FOVEA_UNROLL for (int i = 0; i < kRows; ++i) {
+        FOVEA_UNROLL for (int r = 0; r < NR; ++r) run[i][r] = V::set(0.f);
+      }
+      const int64_t left = words - done;
+      tile_multiply<P, NR>(run, k + done * kRows, q + done * kLanes,
+                           left < kScoreRun ? left : kScoreRun);
+      FOVEA_UNROLL for (int i = 0; i < kRows; ++i) {
+        FOVEA_UNROLL for (int r = 0; r < NR; ++r) acc[i][r] = V::add(acc[i][r], run[i][r]);
+      }
+    }
     FOVEA_UNROLL for (int i = 0; i < kRows; ++i) {
       if (i < valid) {
         FOVEA_UNROLL for (int r = 0; r < NR; ++r) {

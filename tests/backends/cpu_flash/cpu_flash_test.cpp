@@ -303,7 +303,9 @@ TEST(CpuFlash, HiddenKeysMayHoldAnything) {
         for (int64_t d = 0; d < 16; ++d) write(call.k, dtype, j * 16 + d, x);
         for (int64_t d = 0; d < 12; ++d) write(call.v, dtype, j * 12 + d, x);
       }
-      if (kind != 1) EXPECT_GT(hidden, 0) << kind;
+      if (kind != 1) {
+        EXPECT_GT(hidden, 0) << kind;
+      }
       expect_agreement(call, "kind " + std::to_string(kind));
       // A key that some rows see changes exactly those rows.
       for (int64_t j : {231, 299, 240}) write(call.v, dtype, j * 12 + 5, j == 240 ? kInf : kNan);

@@ -1,0 +1,50 @@
+#include "src/simd/cpu_features.hpp"
+
+#include <gtest/gtest.h>
+
+#include "src/simd/peak.hpp"
+
+namespace fovea::simd {
+namespace {
+
+TEST(CpuFeatures, NamesRoundTripInAnyCase) {
+  for (Isa isa : kIsas) EXPECT_EQ(parse_isa(name(isa)), isa);
+  EXPECT_EQ(parse_isa("AVX512bf16"), Isa::avx512bf16);
+  EXPECT_EQ(parse_isa("avx"), std::nullopt);
+  EXPECT_EQ(parse_isa(""), std::nullopt);
+}
+
+TEST(CpuFeatures, EveryMachineRunsGenericAndItsOwnLevel) {
+  EXPECT_TRUE(includes(probe_isa(), Isa::generic));
+  EXPECT_TRUE(includes(probe_isa(), probe_isa()));
+}
+
+TEST(CpuFeatures, X86LevelsNestAndArmStandsAlone) {
+  EXPECT_TRUE(includes(Isa::avx512bf16, Isa::avx2));
+  EXPECT_FALSE(includes(Isa::avx2, Isa::avx512));
+  EXPECT_FALSE(includes(Isa::avx512bf16, Isa::neon));
+  EXPECT_FALSE(includes(Isa::neon, Isa::avx2));
+}
+
+TEST(CpuFeatures, CapsLowerAndNeverRaise) {
+  EXPECT_EQ(capped_isa(Isa::avx512, Isa::avx2), Isa::avx2);
+  EXPECT_EQ(capped_isa(Isa::avx2, Isa::avx512), Isa::avx2);
+  EXPECT_EQ(capped_isa(Isa::neon, Isa::generic), Isa::generic);
+}
+
+TEST(Peak, LoopsOfThisMachineRunAndOthersAreLeftAlone) {
+  for (Isa isa : kIsas) {
+    if (!includes(probe_isa(), isa)) continue;
+    const PeakLoop loop = peak_loop(isa, false);
+    if (loop == nullptr) continue;
+    const Peak peak = measure_peak(loop, 0.01);
+    // Between one float and two 16-wide multiply-adds per cycle, two pipes.
+    EXPECT_GT(peak.per_cycle, 0.5) << name(isa);
+    EXPECT_LT(peak.per_cycle, 70.0) << name(isa);
+    EXPECT_GT(peak.clock_hz, 5e8) << name(isa);
+  }
+  EXPECT_EQ(measure_peak(nullptr, 0.01).flops, 0.0);
+}
+
+}  // namespace
+}  // namespace fovea::simd
