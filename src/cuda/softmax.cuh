@@ -82,8 +82,14 @@ FOVEA_DEVICE void exponentials(float (&s)[kScores], Rows& rows, const Correction
   rows.sum[1] += sum[1];
 }
 
-/// Orders the exponentials so far before what follows: a store that never happens (sums are not negative)
-/// depends on them. Without it ptxas is free to move them behind a later wait, where nothing overlaps them.
+/// Keeps the first kCount exponentials before what follows in the compiler's order; ptxas may still move
+/// them behind a later wait.
+template <int kCount, int kScores>
+FOVEA_DEVICE void pin_exponentials(float (&s)[kScores]) {
+#pragma unroll
+  for (int j = 0; j < kCount; j++) asm volatile("" : "+f"(s[j])::"memory");
+}
+/// Binds ptxas too: a store that never happens (sums are not negative) depends on the exponentials so far.
 FOVEA_DEVICE void hold_exponentials(const Rows& rows, uint32_t scratch) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p st.shared.f32 [%1], %0;\n}" ::"f"(

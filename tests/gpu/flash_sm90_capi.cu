@@ -41,9 +41,9 @@ __attribute__((visibility("default"))) long long flash_sm90_call(const FlashCall
   if (choice.refusal != Refusal::none) return -1000 - static_cast<int>(choice.refusal);
   if (c->block_kv) choice.key.block_kv = c->block_kv;
   if (call != 2) {
-    const LaunchStatus s = prepare(choice.key);
-    if (s.stage) return -s.stage * 10000 - s.code;
-    return static_cast<long long>(workspace_layout(problem, choice.key).total);
+    bool exists = false;
+    for (const Key& key : kInstances) exists |= key == choice.key;
+    return exists ? static_cast<long long>(workspace_layout(problem, choice.key).total) : -1;
   }
   Arguments a;
   a.q = {const_cast<void*>(c->q), c->q_batch, c->q_row, c->q_head};
@@ -56,7 +56,11 @@ __attribute__((visibility("default"))) long long flash_sm90_call(const FlashCall
   a.key_mask = static_cast<const std::uint8_t*>(c->key_mask);
   a.key_mask_batch = c->seq_kv;
   a.workspace = c->workspace;
-  const LaunchStatus s = launch(problem, choice, a, static_cast<CUstream_st*>(c->stream));
+  static DeviceCache caches[kInstances.size()];
+  std::size_t index = 0;
+  while (!(kInstances[index] == choice.key)) index++;
+  const LaunchStatus s =
+      launch(problem, choice, a, 0, caches[index], static_cast<CUstream_st*>(c->stream));
   return s.stage ? -s.stage * 10000 - s.code : 0;
 }
 }

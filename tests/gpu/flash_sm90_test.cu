@@ -2,6 +2,7 @@
 // packed documents, repeatability, graph replay. Standalone: flash_sm90_test [seed] [first case] [one]
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -57,7 +58,7 @@ struct Buffer {
 std::uint64_t seed = 1;
 
 /// A tensor inside a poisoned allocation.
-Tensor make_view(const Buffer& buffer, Layout layout, int batch, int rows, int heads, int columns,
+Tensor make_view(const Buffer& buffer, Layout layout, int rows, int heads, int columns,
                  std::size_t size) {
   Tensor t;
   t.data = buffer.data;
@@ -135,19 +136,12 @@ Report run(const Case& c, cudaStream_t stream) {
   problem.window_left = c.left;
   problem.window_right = c.right;
   problem.out_float = c.out_float;
-  cudaDeviceProp props{};
-  CHECK(cudaGetDeviceProperties(&props, 0));
-  problem.multiprocessors = c.team ? c.team : props.multiProcessorCount;
+  problem.multiprocessors = c.team;
   const Choice choice = choose(problem);
   if (choice.refusal != Refusal::none) {
     std::printf("%s refused\n", c.name.c_str());
     return {};
   }
-  if (const LaunchStatus s = prepare(choice.key); s.stage) {
-    std::printf("%s prepare %d %d\n", c.name.c_str(), s.stage, s.code);
-    return {};
-  }
-
   Buffer qb(view_bytes(batch, seq_q, c.heads, c.head_dim, 2));
   Buffer kb(view_bytes(batch, seq_kv, c.heads_kv, c.head_dim, 2));
   Buffer vb(view_bytes(batch, seq_kv, c.heads_kv, dim_v, 2));
@@ -156,11 +150,11 @@ Report run(const Case& c, cudaStream_t stream) {
   Buffer lb((std::size_t{1} * batch * c.heads * seq_q + 64) * 4);
   Buffer work(choice.workspace_bytes);
   Arguments a;
-  a.q = make_view(qb, c.layout, batch, seq_q, c.heads, c.head_dim, 2);
-  a.k = make_view(kb, c.layout, batch, seq_kv, c.heads_kv, c.head_dim, 2);
-  a.v = make_view(vb, c.layout, batch, seq_kv, c.heads_kv, dim_v, 2);
-  a.out = make_view(ob, c.layout == Layout::fused ? Layout::bshd : c.layout, batch, seq_q, c.heads,
-                    dim_v, out_size);
+  a.q = make_view(qb, c.layout, seq_q, c.heads, c.head_dim, 2);
+  a.k = make_view(kb, c.layout, seq_kv, c.heads_kv, c.head_dim, 2);
+  a.v = make_view(vb, c.layout, seq_kv, c.heads_kv, dim_v, 2);
+  a.out = make_view(ob, c.layout == Layout::fused ? Layout::bshd : c.layout, seq_q, c.heads, dim_v,
+                    out_size);
   const int bf16 = c.precision == Precision::bf16;
   const auto fill = [&](const Tensor& t, int rows, int heads, int columns, float amplitude, int salt) {
     for (int b = 0; b < batch; b++) {
@@ -245,13 +239,14 @@ Report run(const Case& c, cudaStream_t stream) {
   const std::size_t out_bytes = ob.bytes, lse_bytes = lb.bytes;
   std::vector<char> first_out(out_bytes), first_lse(lse_bytes), out(out_bytes), lse_raw(lse_bytes);
   bool repeat = true;
+  DeviceCache cache;
   for (int pass = 0; pass < 2; pass++) {
     CHECK(cudaMemset(ob.data, 0xff, out_bytes));
     CHECK(cudaMemset(lb.data, 0xff, lse_bytes));
     CHECK(cudaDeviceSynchronize());
-    const LaunchStatus s = launch(problem, choice, a, stream);
+    const LaunchStatus s = launch(problem, choice, a, 0, cache, stream);
     if (s.stage) {
-      std::printf("%s launch stage %d code %d\n", c.name.c_str(), s.stage, s.code);
+      std::printf("%s launch: %s (%d)\n", c.name.c_str(), describe(s), s.code);
       return {};
     }
     wait(stream, c.name.c_str());
@@ -446,6 +441,91 @@ std::vector<Case> make_cases() {
   return cases;
 }
 
+__global__ void empty_kernel() {}
+
+/// Microseconds of host time per call: the median over groups of a launch of this kernel and of an empty
+/// one, neither waiting for the device.
+void host_cost(cudaStream_t stream) {
+  Problem problem;
+  problem.seq_q = problem.seq_kv = 128;
+  const Choice choice = choose(problem);
+  Buffer q(128 * 128 * 2), k(128 * 128 * 2), v(128 * 128 * 2), out(128 * 128 * 2), lse(128 * 4);
+  Buffer work(choice.workspace_bytes);
+  Arguments a;
+  const Tensor shape{nullptr, 128 * 128, 128, 128};
+  a.q = a.k = a.v = a.out = shape;
+  a.q.data = q.data;
+  a.k.data = k.data;
+  a.v.data = v.data;
+  a.out.data = out.data;
+  a.lse = static_cast<float*>(lse.data);
+  a.scale = 0.1f;
+  a.workspace = work.data;
+  DeviceCache cache;
+  const auto median = [&](auto&& call) {
+    std::vector<double> times;
+    for (int group = 0; group < 100; group++) {
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < 100; i++) call();
+      times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / 100);
+      CHECK(cudaStreamSynchronize(stream));
+    }
+    std::sort(times.begin(), times.end());
+    return times[50];
+  };
+  const double ours = median([&] {
+    const LaunchStatus s = launch(problem, choice, a, 0, cache, stream);
+    if (s.stage) _exit(2);
+  });
+  const double empty = median([&] { empty_kernel<<<1, 32, 0, stream>>>(); });
+  std::printf("host cost: %.2f us per launch, %.2f us for an empty kernel\n", ours, empty);
+}
+
+/// A captured launch replayed with changing inputs equals the eager one, bitwise.
+bool graph_replay(cudaStream_t stream) {
+  Problem problem;
+  problem.heads_q = problem.heads_kv = 9;
+  problem.seq_q = problem.seq_kv = 2100;
+  const Choice choice = choose(problem);
+  const std::size_t bytes = std::size_t{9} * 2100 * 128 * 2;
+  Buffer q(bytes), k(bytes), v(bytes), out(bytes), eager(bytes), lse(9 * 2100 * 4), work(choice.workspace_bytes);
+  Arguments a;
+  const Tensor shape{nullptr, 0, 9 * 128, 128};
+  a.q = a.k = a.v = a.out = shape;
+  a.q.data = q.data;
+  a.k.data = k.data;
+  a.v.data = v.data;
+  a.lse = static_cast<float*>(lse.data);
+  a.scale = 0.088f;
+  a.workspace = work.data;
+  DeviceCache cache;
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  a.out.data = out.data;
+  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  LaunchStatus s = launch(problem, choice, a, 0, cache, stream);
+  CHECK(cudaStreamEndCapture(stream, &graph));
+  if (s.stage) return false;
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  std::vector<char> x(bytes), y(bytes);
+  for (int i = 0; i < 50; i++) {
+    for (Buffer* b : {&q, &k, &v})
+      oracle::fill_normal<<<256, 256, 0, stream>>>(b->data, 1, 0, 9 * 128, 128, 1, 2100, 9, 128, 1.f, seed + i);
+    CHECK(cudaMemsetAsync(out.data, 0xff, bytes, stream));
+    CHECK(cudaMemsetAsync(eager.data, 0xff, bytes, stream));
+    CHECK(cudaGraphLaunch(exec, stream));
+    a.out.data = eager.data;
+    s = launch(problem, choice, a, 0, cache, stream);
+    wait(stream, "9999 graph replay");
+    CHECK(cudaMemcpy(x.data(), out.data, bytes, cudaMemcpyDeviceToHost));
+    CHECK(cudaMemcpy(y.data(), eager.data, bytes, cudaMemcpyDeviceToHost));
+    if (s.stage || std::memcmp(x.data(), y.data(), bytes)) return false;
+  }
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graph));
+  return true;
+}
+
 int main(int argc, char** argv) {
   if (argc > 1) seed = std::strtoull(argv[1], nullptr, 10);
   const int from = argc > 2 ? std::atoi(argv[2]) : 0;
@@ -462,6 +542,12 @@ int main(int argc, char** argv) {
     w = std::max(w, r.l2);
     worst_lse = std::max(worst_lse, r.lse);
     if (one) break;
+  }
+  if (!one) {
+    const bool same = graph_replay(stream);
+    (same ? passed : failed)++;
+    if (!same) std::printf("FAIL graph replay\n");
+    host_cost(stream);
   }
   std::printf("flash_sm90_test seed %llu: %d passed, %d failed; worst rel L2 bf16 %.2e f16 %.2e, lse %.2e\n",
               static_cast<unsigned long long>(seed), passed, failed, worst[0], worst[1], worst_lse);

@@ -111,7 +111,7 @@ int pack_key_bits(const Problem& problem, const Arguments& arguments, int block_
 int fill_empty(const Problem& problem, const Arguments& arguments, CUstream_st* stream) {
   const auto rows = static_cast<int>(problem.seq_q), heads = static_cast<int>(problem.heads_q);
   const int batch = problem.packed ? 1 : static_cast<int>(problem.batch);
-  fill_empty_kernel<<<4 * problem.multiprocessors, 256, 0, stream>>>(
+  fill_empty_kernel<<<512, 256, 0, stream>>>(
       arguments.out, problem.out_float, static_cast<int>(problem.dim_v), rows, heads, batch,
       arguments.lse);
   return cudaGetLastError();

@@ -77,7 +77,7 @@ WorkspaceLayout workspace_layout(const Problem& problem, const Key& key) {
     return at;
   };
   const std::size_t groups =
-      static_cast<std::size_t>(problem.multiprocessors) * static_cast<std::size_t>(s.warpgroups);
+      static_cast<std::size_t>(kMaxMultiprocessors) * static_cast<std::size_t>(s.warpgroups);
   layout.ready = take(groups * sizeof(std::uint64_t));
   layout.partial =
       take(groups * static_cast<std::size_t>(key.head_dim / 2 + 4) * 128 * sizeof(float));

@@ -23,8 +23,11 @@ struct Problem {
   std::int64_t window_left = -1, window_right = -1;  // -1 = unbounded
   bool list = false;      // block list, block size 128
   bool out_float = false;
-  int multiprocessors = 132;
+  int multiprocessors = 0;  // use at most so many; 0: all
 };
+
+/// More than any Hopper part has; workspaces are sized for it before the device is known.
+inline constexpr int kMaxMultiprocessors = 144;
 
 /// Why a problem is refused; `none` when it is served.
 enum class Refusal : std::uint8_t {

@@ -46,23 +46,40 @@ struct Schedule {
   bool staged_output;      // 16-bit O leaves through shared memory and tensor stores
   bool rescale_on_growth;  // rescale O only when a maximum grew noticeably
   int early_exponentials;  // eighths computed before the wait for the previous P.V
+  bool hold_exponentials;  // and bound there, against ptxas' own order
   int producer_registers;
   int consumer_registers;
 };
 
 constexpr Schedule schedule(const Key& key) {
-  const bool shared_blocks = key.source == Source::dense && key.mask != Mask::band;
-  switch (key.head_dim) {
-    case 64:
-      return key.block_kv == 128 ? Schedule{3, 2, 2, 1, true, true, true, 6, 32, 160}
-                                 : Schedule{3, 2, 2, 1, true, true, true, 6, 40, 152};
-    case 96:
-    case 128:
-      return {2,     2, key.block_kv <= 128 ? 2 : 1, shared_blocks ? 2 : 1, false, true,
-              false, 5, 40,                          232};
-    default:
-      return {2, 2, 1, shared_blocks ? 2 : 1, false, false, true, 5, 40, 232};
+  Schedule s{.warpgroups = 2,
+             .stages = 2,
+             .q_stages = 2,
+             .cluster = key.source == Source::dense && key.mask != Mask::band ? 2 : 1,
+             .turns = false,
+             .staged_output = true,
+             .rescale_on_growth = false,
+             .early_exponentials = 5,
+             .hold_exponentials = false,
+             .producer_registers = 40,
+             .consumer_registers = 232};
+  if (key.head_dim == 64) {  // three warpgroups fill each other's gaps
+    s.warpgroups = 3;
+    s.cluster = 1;
+    s.turns = s.rescale_on_growth = true;
+    s.early_exponentials = 6;
+    s.producer_registers = key.block_kv == 128 ? 32 : 40;
+    s.consumer_registers = key.block_kv == 128 ? 160 : 152;
+  } else if (key.head_dim == 256) {  // O alone takes 128 registers, and shared memory is full
+    s.q_stages = 1;
+    s.staged_output = false;
+    s.rescale_on_growth = true;
+  } else if (key.block_kv > 128) {
+    s.q_stages = 1;
+    s.early_exponentials = 2;
+    s.hold_exponentials = true;
   }
+  return s;
 }
 
 constexpr int block_q(const Key& key) { return 64 * schedule(key).warpgroups; }

@@ -111,20 +111,67 @@ CUresult encode_maps(Maps& maps, const Problem& problem, const Arguments& a,
   return error;
 }
 
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int device) {
+    error_ = cudaGetDevice(&previous_);
+    if (error_ == cudaSuccess && previous_ != device) {
+      error_ = cudaSetDevice(device);
+      changed_ = error_ == cudaSuccess;
+    }
+  }
+  ~DeviceGuard() {
+    if (changed_) cudaSetDevice(previous_);
+  }
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+  cudaError_t error() const { return error_; }
+
+ private:
+  int previous_ = 0;
+  bool changed_ = false;
+  cudaError_t error_ = cudaSuccess;
+};
+
+/// Multiprocessors of the current device; raises the kernel's shared-memory limit there the first time.
+cudaError_t device_multiprocessors(const KernelInfo& info, int device, DeviceCache& cache,
+                                   int& count) {
+  const auto index = static_cast<std::size_t>(device);
+  if (index < cache.multiprocessors.size()) {
+    count = cache.multiprocessors[index].load(std::memory_order_acquire);
+    if (count > 0) return cudaSuccess;
+  }
+  cudaError_t error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+  if (error == cudaSuccess)
+    error = cudaFuncSetAttribute(info.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(info.shared_bytes));
+  if (error == cudaSuccess && index < cache.multiprocessors.size())
+    cache.multiprocessors[index].store(count, std::memory_order_release);
+  return error;
+}
+
 }  // namespace
 
-LaunchStatus prepare(const Key& key) {
-  const KernelInfo info = find_kernel(key);
-  if (!info.function) return {1, 0};
-  const cudaError_t error =
-      cudaFuncSetAttribute(info.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(info.shared_bytes));
-  return error == cudaSuccess ? LaunchStatus{} : LaunchStatus{4, error};
+const char* describe(const LaunchStatus& status) {
+  switch (status.stage) {
+    case 0:
+      return "no error";
+    case 1:
+      return "the kernel is not in this binary";
+    case 2:
+      return "the driver has no tensor maps (CUDA 12 or later is needed)";
+    case 3:
+      return "the driver refused a tensor map";
+    default:
+      return cudaGetErrorString(static_cast<cudaError_t>(status.code));
+  }
 }
 
 LaunchStatus launch(const Problem& problem, const Choice& choice, const Arguments& arguments,
-                    CUstream_st* stream) {
+                    int device, DeviceCache& cache, CUstream_st* stream) {
   if (problem.batch == 0 || problem.seq_q == 0 || problem.heads_q == 0) return {};
+  const DeviceGuard guard(device);
+  if (guard.error() != cudaSuccess) return {4, guard.error()};
   if (problem.seq_kv == 0) {
     const int error = fill_empty(problem, arguments, stream);
     return error ? LaunchStatus{4, error} : LaunchStatus{};
@@ -133,6 +180,12 @@ LaunchStatus launch(const Problem& problem, const Choice& choice, const Argument
   const KernelInfo info = find_kernel(key);
   if (!info.function) return {1, 0};
   const Schedule s = schedule(key);
+  int multiprocessors = 0;
+  if (const cudaError_t error = device_multiprocessors(info, device, cache, multiprocessors);
+      error != cudaSuccess)
+    return {4, error};
+  multiprocessors = std::min(multiprocessors, kMaxMultiprocessors);
+  if (problem.multiprocessors > 0) multiprocessors = std::min(multiprocessors, problem.multiprocessors);
   Maps maps;
   if (const CUresult error = encode_maps(maps, problem, arguments, info); error != CUDA_SUCCESS)
     return {error == CUDA_ERROR_NOT_FOUND ? 2 : 3, error};
@@ -140,7 +193,7 @@ LaunchStatus launch(const Problem& problem, const Choice& choice, const Argument
   const WorkspaceLayout layout = workspace_layout(problem, key);
   auto* base = static_cast<std::uint8_t*>(arguments.workspace);
   Params p;
-  int team = problem.multiprocessors / s.cluster;
+  const int team = multiprocessors / s.cluster;
   set_sizes(p, problem, key, s, team);
   set_panels(p, problem);
   set_masks(p, problem, arguments);

@@ -1,6 +1,8 @@
 // Launching an instance. No CUDA headers: the stream is the runtime's opaque handle.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -48,17 +50,23 @@ struct Arguments {
   void* workspace = nullptr;  // Choice::workspace_bytes, 256-byte aligned, any contents
 };
 
-/// Where a launch failed: 0 none, 1 no such instance, 2 no driver entry point, 3 tensor map, 4 kernel.
+/// Where a launch failed: 0 none, 1 no such instance, 2 no driver entry point, 3 tensor map, 4 runtime.
 struct LaunchStatus {
   int stage = 0;
   int code = 0;  // CUresult or cudaError_t
 };
+/// A sentence for a failed launch; static storage.
+const char* describe(const LaunchStatus& status);
 
-/// Raises the kernel's shared-memory limit on the current device. Once per device, before `launch`.
-LaunchStatus prepare(const Key& key);
+/// What is known of the devices that one choice has run on. Filled by the first launch on a device;
+/// thread-safe.
+struct DeviceCache {
+  std::array<std::atomic<int>, 64> multiprocessors{};
+};
 
-/// Enqueues the call. Allocates nothing, waits for nothing; capturable in a CUDA graph.
+/// Enqueues the call on `stream` of `device` and leaves the current device as it was. Allocates nothing,
+/// waits for nothing; capturable in a CUDA graph.
 LaunchStatus launch(const Problem& problem, const Choice& choice, const Arguments& arguments,
-                    CUstream_st* stream);
+                    int device, DeviceCache& cache, CUstream_st* stream);
 
 }  // namespace fovea::flash_sm90
