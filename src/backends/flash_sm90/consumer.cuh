@@ -185,7 +185,7 @@ struct Consumer {
 
   FOVEA_DEVICE void run() {
     if (T::kSchedule.turns && warpgroup == 0) cuda::named_arrive<1>(256);  // the first turn is free
-    ConsumerTasks<kKey> tasks(p, place);
+    ConsumerTasks<kKey> tasks(place);
     if (!tasks.open()) return;
     wait_q();
     wait_k();

@@ -43,9 +43,7 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
     }
   }
   const Place place{tasks, bars, rank, who, team};
-  if constexpr (T::kTaskRing) {
-    if (threadIdx.x == 96) write_first_task<kKey>(tasks[0], p, place);
-  }
+  if (threadIdx.x == 96) write_first_task<kKey>(tasks[0], p, place);
   if constexpr (T::kCluster > 1) cuda::cluster_sync();
   else __syncthreads();
 
@@ -53,10 +51,10 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
     cuda::registers_decrease<T::kSchedule.producer_registers>();
     if (threadIdx.x % 32 == 0) {
       const int warp = threadIdx.x / 32;
-      if (warp == 0) produce_kv<kKey, false>(shared, {p, place}, &k_map, p, rank);
-      else if (warp == 1) produce_kv<kKey, true>(shared, {p, place}, &v_map, p, rank);
-      else if (warp == 2) produce_q<kKey>(shared, {p, place}, &q_map, p);
-      else if (T::kTaskRing) hand_out<kKey>(tasks, p, place);
+      if (warp == 0) produce_kv<kKey, false>(shared, StreamTasks<kKey>(place), &k_map, p, rank);
+      else if (warp == 1) produce_kv<kKey, true>(shared, StreamTasks<kKey>(place), &v_map, p, rank);
+      else if (warp == 2) produce_q<kKey>(shared, StreamTasks<kKey>(place), &q_map, p);
+      else hand_out<kKey>(tasks, p, place);
     }
     __syncwarp();
   } else {

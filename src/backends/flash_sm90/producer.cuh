@@ -1,5 +1,5 @@
-// The producer warpgroup: one thread each for the K, V and Q streams, and one that hands out tasks where
-// they need looking up. A stream waits until a buffer is empty and issues the tensor copies that fill it;
+// The producer warpgroup: one thread each for the K, V and Q streams, and one that hands out tasks.
+// A stream waits until a buffer is empty and issues the tensor copies that fill it;
 // the copies complete on the buffer's "full" barrier.
 #pragma once
 

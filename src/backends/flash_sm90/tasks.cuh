@@ -1,6 +1,7 @@
-// How the roles of a thread block get at its tasks. Plain dense work is arithmetic on launch constants:
-// every role finds its own tasks, in uniform registers. Otherwise one thread looks them up (lengths,
-// documents, lists live in device memory) and hands them out through a ring in shared memory.
+// How the roles of a thread block get their tasks: one thread works them out (lengths, documents and lists
+// live in device memory) and hands them out through a ring in shared memory. For plain dense work every
+// role could compute its own in uniform registers; measured, that gains nothing on short problems and
+// makes ptxas lose the overlap of the main loop in several instances.
 #pragma once
 
 #include "src/backends/flash_sm90/work.cuh"
@@ -55,27 +56,12 @@ FOVEA_DEVICE void hand_out(Task* tasks, const Params& p, const Place& place) {
 }
 
 /// The tasks of a producer stream in order.
-template <Key kKey, bool kRing = Traits<kKey>::kTaskRing>
-struct StreamTasks {
-  const Params& p;
-  const Place place;
-  Walk<kKey> walk;
-  Task task;
-  FOVEA_DEVICE StreamTasks(const Params& params, const Place& at)
-      : p(params), place(at), walk(params, at.who, at.team) {}
-  /// Null after the last one.
-  FOVEA_DEVICE const Task* next() {
-    Segment s;
-    if (!walk.next(s)) return nullptr;
-    locate<kKey>(p, s, place.rank, task);
-    return &task;
-  }
-};
 template <Key kKey>
-struct StreamTasks<kKey, true> {
+struct StreamTasks {
   const Place place;
   cuda::Ring<kTaskSlots> ring;
-  FOVEA_DEVICE StreamTasks(const Params&, const Place& at) : place(at) {}
+  FOVEA_DEVICE explicit StreamTasks(const Place& at) : place(at) {}
+  /// Null after the last one.
   FOVEA_DEVICE const Task* next() {
     cuda::mbarrier_wait(place.bars + Traits<kKey>::kTaskFull + 8 * ring.stage, ring.phase);
     const Task* task = place.tasks + ring.stage;
@@ -85,45 +71,8 @@ struct StreamTasks<kKey, true> {
 };
 
 /// The tasks of a consumer: the current one, the one after it, and the finished one whose output is due.
-template <Key kKey, bool kRing = Traits<kKey>::kTaskRing>
-struct ConsumerTasks {
-  const Params& p;
-  const Place place;
-  Walk<kKey> walk;
-  Segment segment, following, last;
-  int begin = 0, end = 0;
-  bool final = false;
-  FOVEA_DEVICE ConsumerTasks(const Params& params, const Place& at)
-      : p(params), place(at), walk(params, at.who, at.team) {}
-  /// False when there is nothing to do.
-  FOVEA_DEVICE bool open() {
-    if (!walk.next(segment)) return false;
-    begin = segment.begin;
-    end = segment.end;
-    return true;
-  }
-  FOVEA_DEVICE void peek() { final = !walk.next(following); }
-  FOVEA_DEVICE void finish() { last = segment; }
-  FOVEA_DEVICE void advance() {
-    segment = following;
-    begin = segment.begin;
-    end = segment.end;
-  }
-  FOVEA_DEVICE void release() {}
-  FOVEA_DEVICE Task current() const { return at(segment); }
-  FOVEA_DEVICE Task finished() const { return at(last); }
-  FOVEA_DEVICE int units() const { return walk.units; }
-  FOVEA_DEVICE int pieces() const { return walk.pieces; }
-
- private:
-  FOVEA_DEVICE Task at(const Segment& s) const {
-    Task task;
-    locate<kKey>(p, s, place.rank, task);
-    return task;
-  }
-};
 template <Key kKey>
-struct ConsumerTasks<kKey, true> {
+struct ConsumerTasks {
   using T = Traits<kKey>;
   const Place place;
   const Task *task, *following = nullptr, *last = nullptr;
@@ -131,13 +80,15 @@ struct ConsumerTasks<kKey, true> {
   uint32_t phase = 0;
   int begin = 0, end = 0, next_begin = 0, next_end = 0;
   bool final = false;
-  FOVEA_DEVICE ConsumerTasks(const Params&, const Place& at) : place(at), task(at.tasks) {}
+  FOVEA_DEVICE explicit ConsumerTasks(const Place& at) : place(at), task(at.tasks) {}
+  /// False when there is nothing to do.
   FOVEA_DEVICE bool open() {
     cuda::mbarrier_wait(place.bars + T::kTaskFull, 0);
     begin = cuda::uniform(task->begin);
     end = cuda::uniform(task->end);
     return begin != end;
   }
+  /// Looks up the following task.
   FOVEA_DEVICE void peek() {
     const int next = slot + 1 == kTaskSlots ? 0 : slot + 1;
     cuda::mbarrier_wait(place.bars + T::kTaskFull + 8 * next, phase ^ (next == 0));

@@ -45,8 +45,6 @@ struct Traits {
   static constexpr bool kKeyBits = kKey.mask == Mask::key_bits;
   /// Lengths differ between work items, so items are found by walking over groups.
   static constexpr bool kGrouped = kKey.mask != Mask::none || !kDense;
-  /// Tasks come through a ring in shared memory (tasks.cuh); also where producers have few registers.
-  static constexpr bool kTaskRing = kGrouped || kSchedule.producer_registers < 40;
   /// Any block may need masking, not only the first one visited.
   static constexpr bool kMaskAnywhere = kBand || kKeyBits || !kDense;
   /// The incomplete last wave is cut along the keys.
