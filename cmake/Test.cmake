@@ -95,8 +95,8 @@ function(fovea_add_python_test)
   fovea_configure_test(${arg_NAME} ${arg_TIMEOUT} ${arg_LABELS})
   set_property(
     TEST ${arg_NAME} APPEND
-    PROPERTY ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1" "FOVEA_BINARY_DIR=${PROJECT_BINARY_DIR}"
-             "FOVEA_SOURCE_DIR=${PROJECT_SOURCE_DIR}" ${arg_ENVIRONMENT})
+    PROPERTY ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1" "TEST_BINARY_DIR=${PROJECT_BINARY_DIR}"
+             "TEST_SOURCE_DIR=${PROJECT_SOURCE_DIR}" ${arg_ENVIRONMENT})
 endfunction()
 
 # fovea_add_script_test(NAME <name> COMMAND <command>... [LABELS ...] [TIMEOUT <seconds>])
