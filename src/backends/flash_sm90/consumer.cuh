@@ -1,9 +1,9 @@
 // A consumer warpgroup: 64 query rows, scores S and output O in registers.
 //
-// One software pipeline runs over all of its work. Every step issues Q.K of the current block and P.V of
-// the previous one together and computes the softmax while P.V is in the tensor core; the step that
-// opens a new query tile issues the old tile's last P.V beside the new tile's first Q.K, so nothing
-// drains between tiles.
+// One software pipeline runs over all of its work. Every step issues Q.K of the current block and
+// P.V of the previous one together and computes the softmax while P.V is in the tensor core; the
+// step that opens a new query tile issues the old tile's last P.V beside the new tile's first Q.K,
+// so nothing drains between tiles.
 #pragma once
 
 #include "src/backends/flash_sm90/mask.cuh"
@@ -24,7 +24,8 @@ struct Consumer {
   const uint32_t shared, bars, rank;
   const int warpgroup, warp, block;
   const bool leader;  // lane 0 of its warp
-  // Where this thread hands K and V buffers back: one thread per warpgroup and block of the cluster.
+  // Where this thread hands K and V buffers back: one thread per warpgroup and block of the
+  // cluster.
   const uint32_t release_base;
   uint32_t q_descriptor;
   const uint32_t k_descriptor, v_descriptor;
@@ -40,8 +41,14 @@ struct Consumer {
 
   FOVEA_DEVICE Consumer(const Params& params, const CUtensorMap* map, uint32_t shared_base,
                         const Task* task_ring, uint32_t cluster_rank, int member, int index)
-      : p(params), out_map(map), tasks(task_ring), shared(shared_base), bars(shared_base + T::kBarrierOffset),
-        rank(cluster_rank), warpgroup(index), warp(threadIdx.x % 128 / 32),
+      : p(params),
+        out_map(map),
+        tasks(task_ring),
+        shared(shared_base),
+        bars(shared_base + T::kBarrierOffset),
+        rank(cluster_rank),
+        warpgroup(index),
+        warp(threadIdx.x % 128 / 32),
         block(member * T::kCluster + static_cast<int>(cluster_rank)),
         leader(threadIdx.x % 32 == 0),
         release_base(T::kCluster == 1 ? bars : cuda::map_to_cta(bars, warp % T::kCluster)),
@@ -51,7 +58,8 @@ struct Consumer {
         lane{index * 64 + warp * 16 + static_cast<int>(threadIdx.x % 32) / 4,
              2 * static_cast<int>(threadIdx.x % 4)} {}
 
-  // Barriers ----------------------------------------------------------------------------------------
+  // Barriers
+  // ----------------------------------------------------------------------------------------
 
   FOVEA_DEVICE uint32_t q_slot() const { return 8 * (q_ring.stage * T::kWarpgroups + warpgroup); }
   FOVEA_DEVICE void wait_q() { cuda::mbarrier_wait(bars + T::kQFull + q_slot(), q_ring.phase); }
@@ -63,8 +71,10 @@ struct Consumer {
   }
   FOVEA_DEVICE void release(uint32_t offset) {
     if (!leader || warp >= T::kCluster) return;
-    if constexpr (T::kCluster == 1) cuda::mbarrier_arrive(release_base + offset);
-    else cuda::mbarrier_arrive_remote(release_base + offset);
+    if constexpr (T::kCluster == 1)
+      cuda::mbarrier_arrive(release_base + offset);
+    else
+      cuda::mbarrier_arrive_remote(release_base + offset);
   }
   FOVEA_DEVICE void free_q(bool last) {
     if (last && leader && warp == 0) cuda::mbarrier_arrive(bars + T::kQEmpty + q_slot());
@@ -80,18 +90,25 @@ struct Consumer {
   // Turns: warpgroup w waits on named barrier 1 + w; the one before it in the circle arrives there.
   FOVEA_DEVICE void take_turn() {
     if constexpr (!T::kSchedule.turns) return;
-    if (warpgroup == 0) cuda::named_sync<1>(256);
-    else if (warpgroup == 1) cuda::named_sync<2>(256);
-    else cuda::named_sync<3>(256);
+    if (warpgroup == 0)
+      cuda::named_sync<1>(256);
+    else if (warpgroup == 1)
+      cuda::named_sync<2>(256);
+    else
+      cuda::named_sync<3>(256);
   }
   FOVEA_DEVICE void pass_turn() {
     if constexpr (!T::kSchedule.turns) return;
-    if (warpgroup == T::kWarpgroups - 1) cuda::named_arrive<1>(256);
-    else if (warpgroup == 0) cuda::named_arrive<2>(256);
-    else cuda::named_arrive<3>(256);
+    if (warpgroup == T::kWarpgroups - 1)
+      cuda::named_arrive<1>(256);
+    else if (warpgroup == 0)
+      cuda::named_arrive<2>(256);
+    else
+      cuda::named_arrive<3>(256);
   }
 
-  // Products ----------------------------------------------------------------------------------------
+  // Products
+  // ----------------------------------------------------------------------------------------
 
   FOVEA_DEVICE void issue_qk() {
     const uint32_t k = cuda::uniform(k_descriptor + k_ring.stage * (T::kKvBytes >> 4));
@@ -136,8 +153,10 @@ struct Consumer {
   FOVEA_DEVICE void softmax() {
     cuda::row_maximum<kFirst, kMasked, T::kRescale>(s, rows, correction, p.scale_log2);
     cuda::exponentials<0, T::kEarlyScores>(s, rows, correction, p.scale_log2);
-    if constexpr (T::kSchedule.hold_exponentials) cuda::hold_exponentials(rows, bars);
-    else cuda::pin_exponentials<T::kEarlyScores>(s);
+    if constexpr (T::kSchedule.hold_exponentials)
+      cuda::hold_exponentials(rows, bars);
+    else
+      cuda::pin_exponentials<T::kEarlyScores>(s);
     cuda::wgmma_wait<0>();
     cuda::pin(o);
     cuda::pin(probabilities);
@@ -146,7 +165,8 @@ struct Consumer {
     cuda::pack<Type>(s, probabilities);
   }
 
-  // Partial tiles -----------------------------------------------------------------------------------
+  // Partial tiles
+  // -----------------------------------------------------------------------------------
 
   /// Makes the V tile of visited block i safe for P.V.
   FOVEA_DEVICE void guard_values(const Task& t, int i) {
@@ -261,8 +281,10 @@ struct Consumer {
           }
         }
       }
-      if (done_is_piece) write_partial<kKey>(o, done, p, block, warpgroup);
-      else store_output<kKey>(o, done, p, *done_task, warpgroup, out_map, shared);
+      if (done_is_piece)
+        write_partial<kKey>(o, done, p, block, warpgroup);
+      else
+        store_output<kKey>(o, done, p, *done_task, warpgroup, out_map, shared);
       if (final) return;
       accumulate = 0;
       __syncwarp();

@@ -1,6 +1,6 @@
-// The producer warpgroup: one thread that hands out tasks, one each for the K, V and Q streams. A stream
-// waits until a buffer is empty and issues the tensor copies that fill it; the copies complete on the
-// buffer's "full" barrier.
+// The producer warpgroup: one thread that hands out tasks, one each for the K, V and Q streams. A
+// stream waits until a buffer is empty and issues the tensor copies that fill it; the copies
+// complete on the buffer's "full" barrier.
 #pragma once
 
 #include "src/backends/flash_sm90/work.cuh"
@@ -19,8 +19,8 @@ FOVEA_DEVICE void write_task(Task& task, const Segment& s, bool more, const Walk
   task.units = walk.units;
   task.pieces = walk.pieces;
 }
-/// Writes the tasks of this thread block, in order, to a ring in shared memory. The first one is already
-/// there: the kernel writes it while the block starts up.
+/// Writes the tasks of this thread block, in order, to a ring in shared memory. The first one is
+/// already there: the kernel writes it while the block starts up.
 template <Key kKey>
 FOVEA_DEVICE void hand_out(Task* tasks, uint32_t bars, const Params& p, uint32_t rank, int who,
                            int team) {
