@@ -33,7 +33,7 @@ endif()
 if(FOVEA_BUILD_TESTS)
   fovea_require(GTest libgtest-dev)
 endif()
-if(FOVEA_BUILD_BENCH)
+if(FOVEA_BUILD_BENCH AND EXISTS "${PROJECT_SOURCE_DIR}/bench/CMakeLists.txt")
   fovea_require(benchmark libbenchmark-dev)
 endif()
 

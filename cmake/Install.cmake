@@ -33,7 +33,8 @@ if(FOVEA_HAVE_CUDA AND NOT BUILD_SHARED_LIBS)
 endif()
 
 # A static library names what it was linked with; a shared one carries it.
-set(FOVEA_PC_STATIC "-lstdc++ -lm ${CMAKE_DL_LIBS} ${OpenMP_CXX_FLAGS} -pthread")
+list(TRANSFORM CMAKE_DL_LIBS PREPEND -l OUTPUT_VARIABLE fovea_dl)
+string(JOIN " " FOVEA_PC_STATIC -lstdc++ -lm ${fovea_dl} ${OpenMP_CXX_FLAGS} -pthread)
 if(FOVEA_HAVE_CUDA)
   string(APPEND FOVEA_PC_STATIC " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt")
 endif()

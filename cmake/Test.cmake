@@ -50,6 +50,8 @@ function(fovea_add_test)
   endif()
   add_executable(${arg_NAME} ${arg_SOURCES})
   fovea_set_warnings(${arg_NAME})
+  # A test runs once per compilation, and the optimiser costs half of the compilation.
+  target_compile_options(${arg_NAME} PRIVATE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
   target_compile_definitions(${arg_NAME} PRIVATE FOVEA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                                  FOVEA_BINARY_DIR="${PROJECT_BINARY_DIR}")
   if(arg_PUBLIC)
@@ -93,8 +95,8 @@ function(fovea_add_python_test)
   fovea_configure_test(${arg_NAME} ${arg_TIMEOUT} ${arg_LABELS})
   set_property(
     TEST ${arg_NAME} APPEND
-    PROPERTY ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1" "FOVEA_BINARY_DIR=${PROJECT_BINARY_DIR}"
-             "FOVEA_SOURCE_DIR=${PROJECT_SOURCE_DIR}" ${arg_ENVIRONMENT})
+    PROPERTY ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1" "TEST_BINARY_DIR=${PROJECT_BINARY_DIR}"
+             "TEST_SOURCE_DIR=${PROJECT_SOURCE_DIR}" ${arg_ENVIRONMENT})
 endfunction()
 
 # fovea_add_script_test(NAME <name> COMMAND <command>... [LABELS ...] [TIMEOUT <seconds>])

@@ -34,7 +34,8 @@ def declares(header, scopes, function, parameters):
     # Of overloads, the one whose first parameter has the same type of ours.
     first = re.match(r"(?:\w+::)+(\w+)", parameters)
     word = first.group(1).replace("basic_", "") if first else ""
-    return any(re.search(rf"\b{word}\b", match.group(1)) for match in re.finditer(pattern, header))
+    return any(not word or re.search(rf"\b{word}\b", match.group(1))
+               for match in re.finditer(pattern, header))
 
 
 def public_part(header):

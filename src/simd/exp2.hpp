@@ -9,7 +9,7 @@
 
 namespace fovea::simd {
 
-inline constexpr double kExp2RelativeError = 1.8e-7;
+inline constexpr double kExp2RelativeError = 2e-7;
 
 template <class V>
 FOVEA_INLINE typename V::Float exp2_nonpositive(typename V::Float x) {

@@ -67,8 +67,7 @@ Peak measure_peak(PeakLoop loop, double seconds) noexcept {
   for (int round = 0; round < kRounds; ++round) {
     double start = cpu_seconds();
     const uint64_t operations = loop(iterations);
-    peak.flops =
-        std::max(peak.flops, static_cast<double>(operations) / (cpu_seconds() - start));
+    peak.flops = std::max(peak.flops, static_cast<double>(operations) / (cpu_seconds() - start));
     start = cpu_seconds();
     dependent_additions(additions);
     peak.clock_hz =
@@ -76,6 +75,16 @@ Peak measure_peak(PeakLoop loop, double seconds) noexcept {
   }
   peak.per_cycle = peak.flops / peak.clock_hz;
   return peak;
+}
+
+bool at_limit(const Peak& peak, Isa isa, bool bf16_products) noexcept {
+  double operations = 4.0;  // of one instruction
+  if (isa == Isa::avx2) operations = 16.0;
+  if (isa == Isa::avx512 || isa == Isa::avx512bf16) operations = 32.0;
+  if (isa == Isa::avx512bf16 && bf16_products) operations = 64.0;
+  const double per_cycle = peak.per_cycle / operations;
+  const double whole = static_cast<double>(static_cast<int64_t>(per_cycle + 0.5));
+  return whole >= 1.0 && per_cycle >= 0.97 * whole && per_cycle <= 1.03 * whole;
 }
 
 }  // namespace fovea::simd

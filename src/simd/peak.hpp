@@ -17,18 +17,22 @@ PeakLoop avx2_f32_peak() noexcept;
 PeakLoop avx512_f32_peak() noexcept;
 PeakLoop avx512bf16_bf16_peak() noexcept;
 
-// The loop for float32 (or, with the bfloat16 dot product, bfloat16) products on `isa`; null if there
-// is none, as on Arm.
+// The loop for float32 (or, with the bfloat16 dot product, bfloat16) products on `isa`; null if
+// there is none, as on Arm.
 PeakLoop peak_loop(Isa isa, bool bf16_products) noexcept;
 
 struct Peak {
-  double flops = 0.0;        // per second of CPU time
-  double clock_hz = 0.0;     // by a chain of dependent additions, one per cycle
-  double per_cycle = 0.0;    // flops / clock_hz
+  double flops = 0.0;      // per second of CPU time
+  double clock_hz = 0.0;   // by a chain of dependent additions, one per cycle
+  double per_cycle = 0.0;  // flops / clock_hz
 };
 
 // Runs both loops for about `seconds` of this thread's CPU time and keeps the best of several
 // rounds. The caller checks that the loop may run here.
 Peak measure_peak(PeakLoop loop, double seconds) noexcept;
+
+// Whether the loop ran at the limit of its pipes: within 3 % of a whole number of multiply-adds per
+// cycle. A figure that fails this was disturbed and is no peak.
+bool at_limit(const Peak& peak, Isa isa, bool bf16_products) noexcept;
 
 }  // namespace fovea::simd

@@ -22,7 +22,7 @@ typedef float Quad __attribute__((vector_size(16)));
 typedef int32_t QuadInt __attribute__((vector_size(16)));
 typedef uint32_t QuadBits __attribute__((vector_size(16)));
 typedef uint16_t QuadHalf __attribute__((vector_size(8)));
-typedef float QuadMem __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float QuadMem __attribute__((vector_size(16), aligned(2), may_alias));
 typedef uint32_t QuadBitsMem __attribute__((vector_size(16), aligned(2), may_alias));
 typedef uint16_t QuadHalfMem __attribute__((vector_size(8), aligned(2), may_alias));
 typedef uint8_t QuadBytes __attribute__((vector_size(4), aligned(1), may_alias));
@@ -33,9 +33,7 @@ FOVEA_INLINE Quad quad_load(const void* source) {
   return (Quad) * static_cast<const QuadMem*>(source);
 }
 
-FOVEA_INLINE void quad_store(void* target, Quad x) {
-  *static_cast<QuadMem*>(target) = (QuadMem)x;
-}
+FOVEA_INLINE void quad_store(void* target, Quad x) { *static_cast<QuadMem*>(target) = (QuadMem)x; }
 
 FOVEA_INLINE Quad quad_set(float x) { return Quad{x, x, x, x}; }
 

@@ -3,12 +3,16 @@
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 
+#if defined(__GNUC__) && !defined(__clang__)
 // GCC 12 takes the deliberately undefined operands inside its own intrinsics for a fault.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
 #pragma GCC diagnostic pop
+#else
+#include <immintrin.h>
+#endif
 
 #include "src/simd/quad.hpp"
 

@@ -29,9 +29,7 @@ struct Vec {
   static FOVEA_INLINE Mask less(Float a, Float b) { return a < b; }
   static FOVEA_INLINE Float select(Mask m, Float yes, Float no) { return m ? yes : no; }
   // 2^n for the integer whose biased form sits in the low bits of x.
-  static FOVEA_INLINE Float exponent_from_low_bits(Float x) {
-    return (Float)((QuadBits)x << 23);
-  }
+  static FOVEA_INLINE Float exponent_from_low_bits(Float x) { return (Float)((QuadBits)x << 23); }
 
   static FOVEA_INLINE Quad quad_from_f16(const void* p) { return quad_from_f16_portable(p); }
   static FOVEA_INLINE QuadHalf quad_to_f16(Quad x) { return quad_to_f16_portable(x); }

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-ROOT = pathlib.Path(os.environ["FOVEA_SOURCE_DIR"])
+ROOT = pathlib.Path(os.environ["TEST_SOURCE_DIR"])
 
 PASSING = '<testsuites><testsuite><testcase name="a" classname="S" status="run"/></testsuite></testsuites>'
 FAILING = ('<testsuites><testsuite><testcase name="a" classname="S" status="run"/>'

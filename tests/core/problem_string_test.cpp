@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "fovea/problem.hpp"
@@ -106,7 +107,7 @@ TEST(ProblemString, sparse_patterns_keep_their_parameters_as_text) {
 }
 
 TEST(ProblemString, every_example_of_the_documentation_is_valid) {
-  std::ifstream file(FOVEA_SOURCE_DIR "/docs/problem_string.md");
+  std::ifstream file(std::filesystem::path(FOVEA_SOURCE_DIR) / "docs" / "problem_string.md");
   ASSERT_TRUE(file);
   int examples = 0;
   for (std::string line; std::getline(file, line);) {

@@ -24,7 +24,7 @@ fovea_add_fuzzer(
   SOURCES ${config_sources}
   FAULT_FILE src/config/layer_selector.cpp
   FAULT_FIND "if (*last >= kMaxLayers) {"
-  FAULT_REPLACE "if (*last > kMaxLayers) {"
+  FAULT_REPLACE "if (*last < 0) {"
   MAX_LEN 1024)
 
 fovea_add_fuzzer(

@@ -6,8 +6,8 @@ import sys
 import threading
 import unittest
 
-SOURCE = pathlib.Path(os.environ["FOVEA_SOURCE_DIR"])
-BINARY = pathlib.Path(os.environ["FOVEA_BINARY_DIR"])
+SOURCE = pathlib.Path(os.environ["TEST_SOURCE_DIR"])
+BINARY = pathlib.Path(os.environ["TEST_BINARY_DIR"])
 sys.path.insert(0, str(SOURCE / "python"))
 
 import fovea  # noqa: E402

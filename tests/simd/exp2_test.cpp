@@ -20,9 +20,9 @@ struct Candidate {
 
 std::vector<Candidate> candidates() {
   std::vector<Candidate> list;
-  for (const Candidate& c : {Candidate{Isa::generic, exp2_generic()},
-                             Candidate{Isa::avx2, exp2_avx2()},
-                             Candidate{Isa::avx512, exp2_avx512()}}) {
+  for (const Candidate& c :
+       {Candidate{Isa::generic, exp2_generic()}, Candidate{Isa::avx2, exp2_avx2()},
+        Candidate{Isa::avx512, exp2_avx512()}}) {
     if (c.function != nullptr && includes(probe_isa(), c.isa)) list.push_back(c);
   }
   return list;
@@ -60,8 +60,8 @@ TEST(Exp2, UnderflowsToExactlyZeroAndKeepsNan) {
   float odd_nan;
   const uint32_t bits = 0x7fffffffu;  // every payload bit set
   std::memcpy(&odd_nan, &bits, 4);
-  const float x[] = {-150.f, -1e30f, -std::numeric_limits<float>::infinity(), nan, odd_nan, -nan,
-                     -126.6f};
+  const float x[] = {-150.f, -1e30f, -std::numeric_limits<float>::infinity(), nan, odd_nan,
+                     -nan,   -126.6f};
   for (const Candidate& c : candidates()) {
     float y[7];
     c.function(x, y, 7);

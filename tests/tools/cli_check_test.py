@@ -4,7 +4,7 @@ import csv
 import io
 import unittest
 
-from cli_support import UNSUPPORTED, USAGE, CliTest
+from cli_support import DEVICE, UNSUPPORTED, USAGE, CliTest
 
 FIELDS = {
     "schema",
@@ -119,6 +119,11 @@ class CheckErrorTest(CliTest):
             UNSUPPORTED, "FLASH_ATTN_3", "check", "--problem", "f32 b1 h1 s9 d16", "--backend", "FA3"
         )
         self.assertTrue(error["reasons"])
+
+    def test_no_memory(self):
+        self.fail_with(
+            DEVICE, "no memory for ", "check", "--problem", f"bf16 b1 h1 s1 d64 sk={2**40}"
+        )
 
     def test_cuda(self):
         self.fail_with(

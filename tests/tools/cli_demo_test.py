@@ -11,7 +11,7 @@ import zlib
 
 from cli_support import DATA, SOURCE, CliTest
 
-DEMO = pathlib.Path(os.environ["FOVEA_BINARY_DIR"]) / "examples" / "demo" / "fovea_demo"
+DEMO = pathlib.Path(os.environ["TEST_BINARY_DIR"]) / "examples" / "demo" / "fovea_demo"
 
 
 class DemoTest(CliTest):

@@ -9,8 +9,8 @@ import subprocess
 import tempfile
 import unittest
 
-BINARY = pathlib.Path(os.environ["FOVEA_BINARY_DIR"]) / "fovea"
-SOURCE = pathlib.Path(os.environ["FOVEA_SOURCE_DIR"])
+BINARY = pathlib.Path(os.environ["TEST_BINARY_DIR"]) / "fovea"
+SOURCE = pathlib.Path(os.environ["TEST_SOURCE_DIR"])
 DATA = SOURCE / "examples" / "data"
 
 OK, COMPARISON_FAILED, USAGE, UNSUPPORTED, DEVICE, INTERNAL = range(6)

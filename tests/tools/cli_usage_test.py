@@ -1,9 +1,12 @@
 """Help, usage errors, formats and the small verbs."""
 
+import os
+import pty
 import shlex
+import subprocess
 import unittest
 
-from cli_support import SOURCE, USAGE, CliTest
+from cli_support import BINARY, SOURCE, USAGE, CliTest
 
 VERBS = ["run", "check", "bench", "explain", "backends", "devices", "config", "version"]
 
@@ -173,6 +176,47 @@ class SmallVerbTest(CliTest):
 
     def test_no_colours_off_a_terminal(self):
         self.assertNotIn("\x1b", self.succeed("backends").out)
+
+
+class TerminalTest(CliTest):
+    """Standard output and standard error on a terminal."""
+
+    def on_terminal(self, *arguments, environment):
+        leader, follower = pty.openpty()
+        process = subprocess.Popen(
+            [BINARY, *arguments],
+            cwd=SOURCE,
+            env={"TERM": "xterm", "PATH": os.environ["PATH"], **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=follower,
+            stderr=follower,
+        )
+        os.close(follower)
+        output = b""
+        while True:
+            try:
+                piece = os.read(leader, 65536)
+            except OSError:  # Linux: the other end is closed
+                break
+            if not piece:
+                break
+            output += piece
+        os.close(leader)
+        self.assertEqual(process.wait(timeout=120), 0)
+        return output.decode()
+
+    def test_colours(self):
+        self.assertIn("\x1b[32msupported\x1b[0m", self.on_terminal("backends", environment={}))
+        for environment in [{"NO_COLOR": "1"}, {"TERM": "dumb"}]:
+            self.assertNotIn("\x1b", self.on_terminal("backends", environment=environment))
+
+    def test_progress_leaves_nothing_behind(self):
+        output = self.on_terminal(
+            "check", "--problem", "f32 b1 h1 s9 d16", environment={"NO_COLOR": "1"}
+        )
+        progress, result = output.rsplit("\r\x1b[K", 1)
+        self.assertIn("check 1/1: f32 b1 h1 s9 d16", progress)
+        self.assertTrue(result.startswith("problem"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 // fovea bench: the speed of a backend, with baselines in the same run.
 #include <algorithm>
-#include <numeric>
 
 #include "fovea/version.hpp"
 #include "src/backends/reference/agreement.hpp"
@@ -25,19 +24,18 @@ constexpr double kOracleFlops = 2e9;
 // Smaller still: the oracle is also timed as a baseline.
 constexpr double kTinyFlops = 1e8;
 
-// Multiply-add operations per second, in 1e12, that the executor's threads reach together in a loop
-// that does nothing else; nothing where there is no such loop.
-std::optional<double> peak_tflops(std::string_view isa_name, DType dtype, Executor& executor) {
-  constexpr double kSeconds = 0.05;
+// The multiply-add peak of one core, in 1e12 operations per second; nothing where it cannot be
+// measured or the measurement was disturbed.
+std::optional<double> core_peak_tflops(std::string_view isa_name, DType dtype) {
+  constexpr double kSeconds = 0.1;
+  const bool bf16_products = dtype == kBF16;
   const std::optional<simd::Isa> isa = simd::parse_isa(isa_name);
   if (!isa || !simd::includes(simd::probe_isa(), *isa)) return std::nullopt;
-  const simd::PeakLoop loop = simd::peak_loop(*isa, dtype == kBF16);
+  const simd::PeakLoop loop = simd::peak_loop(*isa, bf16_products);
   if (loop == nullptr) return std::nullopt;
-  std::vector<double> flops(static_cast<size_t>(executor.workers()));
-  executor.parallel_for(executor.workers(), [&](int64_t index, int) {
-    flops[static_cast<size_t>(index)] = simd::measure_peak(loop, kSeconds).flops;
-  });
-  return std::accumulate(flops.begin(), flops.end(), 0.0) / 1e12;
+  const simd::Peak peak = simd::measure_peak(loop, kSeconds);
+  if (!simd::at_limit(peak, *isa, bf16_products)) return std::nullopt;
+  return peak.flops / 1e12;
 }
 
 std::string baselines_text(const std::vector<BaselineReport>& baselines) {
@@ -177,8 +175,9 @@ class BenchVerb : public Verb {
     row.timing = measured.timing;
     row.tflops = measured.tflops;
     row.tflops_kept = receipt.density ? row.tflops * *receipt.density : row.tflops;
-    const std::optional<double> peak = peak_tflops(receipt.isa, problem.dtype, executor);
-    if (peak) row.peak_fraction = row.tflops / *peak;
+    if (const std::optional<double> peak = core_peak_tflops(receipt.isa, problem.dtype)) {
+      row.peak_fraction = row.tflops / (*peak * executor.workers());
+    }
     if (flop_count(problem) <= kOracleFlops) {
       namespace reference = backends::reference;
       FOVEA_TRY(const reference::Oracle oracle,

@@ -25,7 +25,7 @@ constexpr std::array<VerbInfo, 8> kVerbs = {{
     {"bench", "Measure a backend, with baselines in the same run",
      "  fovea bench --problem 'f32 b1 h2 s512 d64' --repeat 3\n", make_bench, true},
     {"explain", "Say which backend each layer role would use, and why",
-     "  fovea explain --config examples/demo/attention.json --model wan2.1-t2v-14b\n", make_explain,
+     "  fovea explain --backend FLASH_ATTN --model wan2.1-t2v-14b --device h200\n", make_explain,
      true},
     {"backends", "List every backend and whether it can run here",
      "  fovea backends --device h100 --problem 'bf16 b1 h24 s4096 d128'\n", make_backends, false},
@@ -57,7 +57,7 @@ std::string overview() {
       "3 unsupported, 4 device, resource or communication error, 5 internal error.\n"
       "\n"
       "Example:\n"
-      "  fovea explain --config examples/demo/attention.json --model wan2.1-t2v-14b\n";
+      "  fovea explain --backend FLASH_ATTN --model wan2.1-t2v-14b --device h200\n";
   return out;
 }
 
@@ -126,21 +126,6 @@ Result<ExitCode> dispatch(const Terminal& terminal, std::vector<std::string> arg
 }
 
 }  // namespace
-
-ExitCode exit_code(ErrorCode code) noexcept {
-  switch (static_cast<int>(code) / 100) {
-    case 1:
-      return kUsage;
-    case 2:
-      return kUnsupported;
-    case 3:
-    case 4:
-    case 5:
-      return kDevice;
-    default:
-      return kInternal;
-  }
-}
 
 int program(const std::vector<std::string>& arguments) {
   const Terminal terminal;

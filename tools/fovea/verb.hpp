@@ -8,23 +8,11 @@
 
 #include "fovea/config.hpp"
 #include "fovea/error.hpp"
+#include "tools/fovea/exit_code.hpp"
 #include "tools/fovea/flags.hpp"
 #include "tools/fovea/terminal.hpp"
 
 namespace fovea::cli {
-
-// Exit codes that scripts rely on.
-enum ExitCode : int {
-  kOk = 0,
-  kComparisonFailed = 1,
-  kUsage = 2,
-  kUnsupported = 3,
-  kDevice = 4,
-  kInternal = 5,
-};
-
-// The exit code of an error, by its group.
-ExitCode exit_code(ErrorCode code) noexcept;
 
 // What every verb is given.
 struct Invocation {

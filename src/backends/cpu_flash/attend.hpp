@@ -125,7 +125,8 @@ struct TileAttention {
           const float* s = scores + p * kLanes + r * V::kLanes;
           const Float even = simd::exp2_nonpositive<V>(V::sub(V::load(s), max[r]));
           Float odd = V::set(0.f);
-          if (p + 1 < keys.end) odd = simd::exp2_nonpositive<V>(V::sub(V::load(s + kLanes), max[r]));
+          if (p + 1 < keys.end)
+            odd = simd::exp2_nonpositive<V>(V::sub(V::load(s + kLanes), max[r]));
           V::store(scores + p / 2 * kLanes + r * V::kLanes, V::pair(even, odd));
           sum[r] = V::add(sum[r], V::add(even, odd));
         }
@@ -185,9 +186,9 @@ struct TileAttention {
   }
 
   // Everything one tile does with one block.
-  [[gnu::noinline]] static void block(const Params& params, const Geometry& geometry,
-                                      Tile& tile, const KeyRange& keys, const float* terms,
-                                      bool select_values, float* scores) {
+  [[gnu::noinline]] static void block(const Params& params, const Geometry& geometry, Tile& tile,
+                                      const KeyRange& keys, const float* terms, bool select_values,
+                                      float* scores) {
     Float max[NR], old_max[NR];
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
       max[r] = old_max[r] = V::load(tile.max + r * V::kLanes);
@@ -318,8 +319,8 @@ struct Superblock {
       if (V::kTileVectors == 3 && rows > kFull && rows <= 4 * V::kLanes) {
         tile.vectors = 2;  // two of two vectors cost less than three and one
       } else {
-        tile.vectors = static_cast<int>(
-            rows >= kFull ? V::kTileVectors : (rows + V::kLanes - 1) / V::kLanes);
+        tile.vectors =
+            static_cast<int>(rows >= kFull ? V::kTileVectors : (rows + V::kLanes - 1) / V::kLanes);
       }
       const int64_t lanes = tile.vectors * V::kLanes;
       tile.row = row;
@@ -424,8 +425,9 @@ struct Superblock {
 template <class P>
 void attend(const Params& params, const Geometry& geometry, const Segment& segment, int64_t head_q,
             int64_t row, int64_t rows, const PackedBlocks& packed, float* scratch) {
-  Superblock<P> block{params, geometry, segment, head_q, packed, scratch,
-                      scratch + geometry.score_floats, {}, false, {}, 0};
+  Superblock<P> block{
+      params, geometry, segment, head_q, packed, scratch, scratch + geometry.score_floats,
+      {},     false,    {},      0};
   const int64_t shift = segment.kv_length - segment.q_length;
   block.diagonal.bounded_low = params.left >= 0;
   block.diagonal.bounded_high = params.right >= 0;

@@ -60,11 +60,11 @@ class Slots {
 struct Layout {
   Geometry geometry;
   bool packed = false;
-  int64_t units = 0;           // (batch item, kv head), or kv heads of a packed call
+  int64_t units = 0;  // (batch item, kv head), or kv heads of a packed call
   int64_t units_in_flight = 0;
-  int64_t kv_slots = 0;        // blocks of keys per unit
-  int64_t item_rows = 0;       // query rows per work item
-  int64_t q_slots = 0;         // work items per query head of a unit
+  int64_t kv_slots = 0;   // blocks of keys per unit
+  int64_t item_rows = 0;  // query rows per work item
+  int64_t q_slots = 0;    // work items per query head of a unit
   int64_t heads_per_kv = 1;
   // Workspace: infos, K blocks, V blocks, then one scratch area per worker.
   int64_t info_bytes = 0;
@@ -130,8 +130,8 @@ Layout make_layout(const Params& params, const KernelTable& kernels, int workers
   const int64_t info = layout.kv_slots * static_cast<int64_t>(sizeof(BlockInfo));
   const int64_t unit_bytes =
       info + layout.kv_slots * (g.k_block_floats + g.v_block_floats) * int64_t{4};
-  layout.units_in_flight = std::clamp<int64_t>(
-      kPackedBytes / std::max<int64_t>(unit_bytes, 1), 1, std::max<int64_t>(layout.units, 1));
+  layout.units_in_flight = std::clamp<int64_t>(kPackedBytes / std::max<int64_t>(unit_bytes, 1), 1,
+                                               std::max<int64_t>(layout.units, 1));
   layout.info_bytes = round_up(info * layout.units_in_flight, kAlignment);
   layout.k_bytes =
       round_up(layout.units_in_flight * layout.kv_slots * g.k_block_floats * 4, kAlignment);
@@ -156,8 +156,7 @@ Segment padded_segment(const Params& params, int64_t batch) {
 Segment document_segment(const Params& params, int64_t document) {
   const int64_t q = params.cu_seqlens_q[document];
   const int64_t kv = params.cu_seqlens_kv[document];
-  return {0, q, params.cu_seqlens_q[document + 1] - q, kv,
-          params.cu_seqlens_kv[document + 1] - kv};
+  return {0, q, params.cu_seqlens_q[document + 1] - q, kv, params.cu_seqlens_kv[document + 1] - kv};
 }
 
 }  // namespace

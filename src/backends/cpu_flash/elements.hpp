@@ -125,8 +125,8 @@ FOVEA_INLINE Quad combine_terms(Quad a, Quad b) {
 
 template <class V, MaskType kType>
 struct MaskElements {
-  static constexpr int64_t kBytes = kType == MaskType::int64                                ? 8
-                                    : kType == MaskType::int32 || kType == MaskType::f32    ? 4
+  static constexpr int64_t kBytes = kType == MaskType::int64                                 ? 8
+                                    : kType == MaskType::int32 || kType == MaskType::f32     ? 4
                                     : kType == MaskType::boolean || kType == MaskType::uint8 ? 1
                                                                                              : 2;
 
@@ -154,7 +154,7 @@ struct MaskElements {
       return hidden_where((QuadInt)simd::quad_load(p) == 0);
     } else if constexpr (kType == MaskType::boolean || kType == MaskType::uint8) {
       const simd::QuadBytes bytes = *reinterpret_cast<const simd::QuadBytes*>(p);
-      return hidden_where((QuadInt)__builtin_convertvector(bytes, QuadBits) == 0);
+      return hidden_where((QuadInt) __builtin_convertvector(bytes, QuadBits) == 0);
     } else {
       Quad x;
       FOVEA_UNROLL for (int i = 0; i < 4; ++i) x[i] = load_one(p + i * kBytes);

@@ -12,8 +12,8 @@ inline constexpr int64_t kMaxBlockKeys = 256;  // also the length of the inner l
 
 // One batch item or one document.
 struct Segment {
-  int64_t batch = 0;     // index into batch strides, masks, block lists and kv_lengths
-  int64_t q_begin = 0;   // first row within the q tensor
+  int64_t batch = 0;    // index into batch strides, masks, block lists and kv_lengths
+  int64_t q_begin = 0;  // first row within the q tensor
   int64_t q_length = 0;
   int64_t kv_begin = 0;
   int64_t kv_length = 0;
@@ -22,10 +22,10 @@ struct Segment {
 // What packing found out about one block of keys. Keys that no query may see are left out, the
 // others move together.
 struct BlockInfo {
-  int32_t count = 0;       // packed keys
-  int32_t compacted = 0;   // 1: key p of the block is key index[p], 0: it is key p
-  int32_t biased = 0;      // 1: bias[p] applies
-  int32_t v_nonfinite = 0; // 1: some packed value is NaN or infinite
+  int32_t count = 0;        // packed keys
+  int32_t compacted = 0;    // 1: key p of the block is key index[p], 0: it is key p
+  int32_t biased = 0;       // 1: bias[p] applies
+  int32_t v_nonfinite = 0;  // 1: some packed value is NaN or infinite
   uint16_t index[kMaxBlockKeys];
   float bias[kMaxBlockKeys];  // times log2(e), never an infinity of a finite mask value
 };
@@ -52,10 +52,10 @@ struct PackedBlocks {
 
 struct KernelTable {
   const char* name = nullptr;
-  int32_t lanes = 0;         // queries per vector
-  int32_t tile_vectors = 0;  // vectors of queries per full tile
-  int32_t tile_rows = 0;     // keys, or columns of V, per register tile
-  int32_t group = 0;         // elements per 32-bit word along a dot product
+  int32_t lanes = 0;                     // queries per vector
+  int32_t tile_vectors = 0;              // vectors of queries per full tile
+  int32_t tile_rows = 0;                 // keys, or columns of V, per register tile
+  int32_t group = 0;                     // elements per 32-bit word along a dot product
   FloatType dot_dtype = FloatType::f32;  // dtype of the products
   // Packs block `block` of one (segment, kv head).
   void (*pack)(const Params& params, const Geometry& geometry, const Segment& segment,

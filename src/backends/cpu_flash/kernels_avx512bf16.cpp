@@ -1,5 +1,5 @@
-// cpu_flash kernels for AVX-512 with the bfloat16 dot product. Only plain data and force-inlined code
-// may be included here.
+// cpu_flash kernels for AVX-512 with the bfloat16 dot product. Only plain data and force-inlined
+// code may be included here.
 #include "src/backends/cpu_flash/attend.hpp"
 #include "src/simd/vec_avx512.hpp"
 

@@ -5,7 +5,8 @@
 namespace fovea::cpu_flash {
 
 const KernelTable* generic_f32_kernels() {
-  static constexpr KernelTable kTable = make_kernels<F32Products<simd::generic::Vec>>("generic.f32");
+  static constexpr KernelTable kTable =
+      make_kernels<F32Products<simd::generic::Vec>>("generic.f32");
   return &kTable;
 }
 

@@ -28,14 +28,14 @@ FOVEA_INLINE float clamp_to_lane(int64_t x) {
   return static_cast<float>(x < -1 ? -1 : x > 64 ? 64 : x);
 }
 
-// Adds one mask tensor to the panel.
+// Adds one mask tensor to the panel, or fills the panel with it.
 template <class V, class Elements>
 void add_mask_rows(Elements, const Mask& mask, const Segment& segment, int64_t head_q, int64_t row,
                    int64_t rows, int64_t lanes, int64_t first_key, const BlockInfo& info,
-                   int64_t begin, int64_t end, float* panel) {
-  const char* base = static_cast<const char*>(mask.data) +
-                     (segment.batch * mask.batch + head_q * mask.head + first_key) *
-                         Elements::kBytes;
+                   int64_t begin, int64_t end, bool fill, float* panel) {
+  const char* base =
+      static_cast<const char*>(mask.data) +
+      (segment.batch * mask.batch + head_q * mask.head + first_key) * Elements::kBytes;
   for (int64_t lane = 0; lane < lanes; lane += 4) {
     const char* source[4];
     for (int64_t i = 0; i < 4; ++i) {
@@ -52,7 +52,7 @@ void add_mask_rows(Elements, const Mask& mask, const Segment& segment, int64_t h
         simd::quad_transpose(x[0], x[1], x[2], x[3]);
         FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
           float* target = panel + (p + i) * lanes + lane;
-          simd::quad_store(target, Elements::apply(simd::quad_load(target), x[i]));
+          simd::quad_store(target, fill ? x[i] : Elements::apply(simd::quad_load(target), x[i]));
         }
       }
     }
@@ -61,22 +61,18 @@ void add_mask_rows(Elements, const Mask& mask, const Segment& segment, int64_t h
       Quad x;
       for (int i = 0; i < 4; ++i) x[i] = Elements::load_one(source[i] + key * Elements::kBytes);
       float* target = panel + p * lanes + lane;
-      simd::quad_store(target, Elements::apply(simd::quad_load(target), x));
+      simd::quad_store(target, fill ? x : Elements::apply(simd::quad_load(target), x));
     }
   }
 }
 
-// Fills panel rows begin..end-1. `row` is the tile's first row in the segment, `block_key` the first
-// key of the block.
+// What positions and biases per key give: the panel before any mask tensor.
 template <class V, int NR>
-TileMaskResult build_mask_tile(const Params& params, const Geometry& geometry,
-                               const Segment& segment, const Diagonal& diagonal, int64_t head_q,
-                               int64_t row, int64_t rows, int64_t block_key, const BlockInfo& info,
-                               int64_t begin, int64_t end, float* panel) {
+void fill_positions(const Diagonal& diagonal, int64_t row, int64_t rows, int64_t block_key,
+                    const BlockInfo& info, int64_t begin, int64_t end, float* panel) {
   using Float = typename V::Float;
   constexpr int kLanes = NR * V::kLanes;
   const Float hidden_term = V::set(-kInfinity);
-
   Float lane_number[NR];
   FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
     alignas(64) float numbers[V::kLanes];
@@ -91,7 +87,8 @@ TileMaskResult build_mask_tile(const Params& params, const Geometry& geometry,
     // The row of lane i is row + i; it sees the key iff first <= i <= last.
     const Float first =
         V::set(diagonal.bounded_high ? clamp_to_lane(key - diagonal.high - row) : -1.f);
-    const Float last = V::set(diagonal.bounded_low ? clamp_to_lane(key - diagonal.low - row) : 64.f);
+    const Float last =
+        V::set(diagonal.bounded_low ? clamp_to_lane(key - diagonal.low - row) : 64.f);
     const Float term = V::set(info.biased ? info.bias[p] : 0.f);
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
       Float x = V::select(V::less(lane_number[r], first), hidden_term, term);
@@ -99,14 +96,34 @@ TileMaskResult build_mask_tile(const Params& params, const Geometry& geometry,
       V::store(panel + p * kLanes + r * V::kLanes, x);
     }
   }
+}
+
+// Fills panel rows begin..end-1. `row` is the tile's first row in the segment, `block_key` the
+// first key of the block.
+template <class V, int NR>
+TileMaskResult build_mask_tile(const Params& params, const Geometry& geometry,
+                               const Segment& segment, const Diagonal& diagonal, int64_t head_q,
+                               int64_t row, int64_t rows, int64_t block_key, const BlockInfo& info,
+                               int64_t begin, int64_t end, float* panel) {
+  using Float = typename V::Float;
+  constexpr int kLanes = NR * V::kLanes;
+  const Float hidden_term = V::set(-kInfinity);
+
+  // Without bounds and biases the first mask is all there is.
+  bool fill = !diagonal.bounded_low && !diagonal.bounded_high && info.biased == 0;
+  if (!fill) {
+    fill_positions<V, NR>(diagonal, row, rows, block_key, info, begin, end, panel);
+  }
 
   for (int32_t m = 0; m < params.num_masks; ++m) {
     if ((geometry.key_masks >> m & 1u) != 0) continue;
     const Mask& mask = params.masks[m];
-    visit_mask_type<V>(mask.type, [&](auto elements) __attribute__((always_inline)) {
-      add_mask_rows<V>(elements, mask, segment, head_q, row, rows, kLanes, block_key, info, begin,
-                       end, panel);
-    });
+    visit_mask_type<V>(
+        mask.type, [&](auto elements) __attribute__((always_inline)) {
+          add_mask_rows<V>(elements, mask, segment, head_q, row, rows, kLanes, block_key, info,
+                           begin, end, fill, panel);
+        });
+    fill = false;
   }
 
   Float hidden_count = V::set(0.f), neutral_count = V::set(0.f);

@@ -28,14 +28,16 @@ void select_keys(const Params& params, const Geometry& geometry, const Segment& 
   for (int32_t m = 0; m < params.num_masks; ++m) {
     if ((geometry.key_masks >> m & 1u) == 0) continue;
     const Mask& mask = params.masks[m];
-    visit_mask_type<V>(mask.type, [&](auto elements) __attribute__((always_inline)) {
-      const char* p = static_cast<const char*>(mask.data) +
-                      (segment.batch * mask.batch + head_kv * mask.head + first) * elements.kBytes;
-      for (int64_t j = 0; j < keys; ++j) {
-        const float term = elements.load_one(p + j * elements.kBytes);
-        terms[j] = combine_terms(simd::quad_set(terms[j]), simd::quad_set(term))[0];
-      }
-    });
+    visit_mask_type<V>(
+        mask.type, [&](auto elements) __attribute__((always_inline)) {
+          const char* p =
+              static_cast<const char*>(mask.data) +
+              (segment.batch * mask.batch + head_kv * mask.head + first) * elements.kBytes;
+          for (int64_t j = 0; j < keys; ++j) {
+            const float term = elements.load_one(p + j * elements.kBytes);
+            terms[j] = combine_terms(simd::quad_set(terms[j]), simd::quad_set(term))[0];
+          }
+        });
   }
   int32_t count = 0;
   for (int64_t j = 0; j < keys; ++j) {
@@ -213,8 +215,7 @@ FOVEA_INLINE void pack_queries(const Params& params, const Segment& segment, int
       source[i] = row_pointer<L>(params.q, segment, head, segment.q_begin + row + r);
     }
     for (int64_t i = 0; i < 4 && lane + i + 4 < rows; ++i) {
-      prefetch_row<0>(source[i] + 4 * params.q.seq,
-                      params.head_dim * int64_t{sizeof(*source[i])});
+      prefetch_row<0>(source[i] + 4 * params.q.seq, params.head_dim * int64_t{sizeof(*source[i])});
     }
     pack_columns<L, L::kPerWord == 1>(source, params.head_dim, factor, panel + lane, lanes);
   }

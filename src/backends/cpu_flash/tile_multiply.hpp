@@ -28,11 +28,11 @@ struct Bf16Products {
   static FOVEA_INLINE Float multiply_add(Float a, Float b, Float c) { return V::dot2(a, b, c); }
 };
 
-// acc[i][r] += sum over j < n of strip[j][i] * panel[j][r]: a strip is kTileRows broadcast words per
-// step, a panel is NR vectors of queries per step.
+// acc[i][r] += sum over j < n of strip[j][i] * panel[j][r]: a strip is kTileRows broadcast words
+// per step, a panel is NR vectors of queries per step.
 template <class P, int NR>
-FOVEA_INLINE void tile_multiply(typename P::Float (&acc)[P::Vec::kTileRows][NR],
-                                const float* strip, const float* panel, int64_t n) {
+FOVEA_INLINE void tile_multiply(typename P::Float (&acc)[P::Vec::kTileRows][NR], const float* strip,
+                                const float* panel, int64_t n) {
   using V = typename P::Vec;
   constexpr int kRows = V::kTileRows;
   for (int64_t j = 0; j < n; ++j) {
@@ -40,9 +40,7 @@ FOVEA_INLINE void tile_multiply(typename P::Float (&acc)[P::Vec::kTileRows][NR],
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) b[r] = V::load(panel + r * V::kLanes);
     FOVEA_UNROLL for (int i = 0; i < kRows; ++i) {
       const typename P::Float a = V::set(strip[i]);
-      FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-        acc[i][r] = P::multiply_add(a, b[r], acc[i][r]);
-      }
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) { acc[i][r] = P::multiply_add(a, b[r], acc[i][r]); }
     }
     strip += kRows;
     panel += NR * V::kLanes;

@@ -170,8 +170,9 @@ TEST(CpuFlash, KeyLengths) {
 
 TEST(CpuFlash, CausalAndWindows) {
   std::mt19937 random(107);
-  const int64_t windows[][2] = {{-1, 0},   {0, 0},   {5, 0},  {0, 7},
-                                {100, 90}, {-1, 13}, {13, -1}, {int64_t{1} << 62, int64_t{1} << 62}};
+  const int64_t windows[][2] = {
+      {-1, 0},   {0, 0},   {5, 0},   {0, 7},
+      {100, 90}, {-1, 13}, {13, -1}, {int64_t{1} << 62, int64_t{1} << 62}};
   for (const auto& window : windows) {
     for (int64_t q : {100, 300, 700}) {
       Call call;
@@ -334,9 +335,11 @@ TEST(CpuFlash, FiniteTermsNeverHide) {
       call.run(*table);
       for (int64_t d = 0; d < 4; ++d) {
         double mean = 0.0;
-        for (int64_t j = 0; j < 300; ++j) mean += static_cast<double>(read(call.v, call.dtype, j * 4 + d));
+        for (int64_t j = 0; j < 300; ++j)
+          mean += static_cast<double>(read(call.v, call.dtype, j * 4 + d));
         mean /= 300.0;
-        for (int64_t i = 0; i < 30; ++i) EXPECT_NEAR(read(call.out, call.dtype, i * 4 + d), mean, 1e-6);
+        for (int64_t i = 0; i < 30; ++i)
+          EXPECT_NEAR(read(call.out, call.dtype, i * 4 + d), mean, 1e-6);
       }
       for (float lse : call.lse) EXPECT_EQ(lse, -FLT_MAX);
       // Beside ordinary terms they weigh nothing, also where the value is huge.

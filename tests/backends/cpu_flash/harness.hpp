@@ -58,7 +58,8 @@ inline uint16_t to_f16(float x) {
   const float a = std::fabs(x);
   if (std::isnan(x)) return 0x7e00;
   if (a >= 65520.f) return static_cast<uint16_t>(sign | 0x7c00);
-  if (a < 0x1p-14f) return static_cast<uint16_t>(sign | static_cast<int>(std::nearbyint(a * 0x1p24f)));
+  if (a < 0x1p-14f)
+    return static_cast<uint16_t>(sign | static_cast<int>(std::nearbyint(a * 0x1p24f)));
   int exponent;
   std::frexp(a, &exponent);  // a = m * 2^exponent, m in [1/2, 1)
   const int mantissa = static_cast<int>(std::nearbyint(std::ldexp(a, 11 - exponent)));
@@ -180,7 +181,7 @@ struct Call {
     strides(v_strides, seq_kv, expand_kv_heads ? 1 : heads_kv, dim_v);
     strides(out_strides, seq_q, heads_q, dim_v);
     const int64_t kv_items = expand_kv_heads ? 1 : heads_kv;
-    const auto make = [&](std::vector<char>& memory, const int64_t (&s)[3], int64_t seq,
+    const auto make = [&](std::vector<char>& memory, const int64_t(&s)[3], int64_t seq,
                           int64_t heads, int64_t dim) {
       const int64_t total = items() * seq * heads * (dim + padding);
       memory.assign(static_cast<size_t>(total * element_bytes(dtype)), 0);
@@ -381,13 +382,12 @@ inline Answer answer(const Call& call) {
                       static_cast<size_t>(((b * call.seq_q + i) * call.heads_q + h) * call.dim_v);
         double sum = 0.0;
         for (int64_t j : keys) {
-          const double p =
-              nan ? std::numeric_limits<double>::quiet_NaN()
-                  : std::exp(score[static_cast<size_t>(j)] - max);
+          const double p = nan ? std::numeric_limits<double>::quiet_NaN()
+                               : std::exp(score[static_cast<size_t>(j)] - max);
           sum += p;
           for (int64_t d = 0; d < call.dim_v; ++d) {
-            out[d] += p * static_cast<double>(read(
-                              call.v, call.dtype, call.at(call.v_strides, b, j, h / group) + d));
+            out[d] += p * static_cast<double>(read(call.v, call.dtype,
+                                                   call.at(call.v_strides, b, j, h / group) + d));
           }
         }
         for (int64_t d = 0; d < call.dim_v; ++d) out[d] /= sum;
@@ -415,8 +415,8 @@ inline Difference compare(const Call& call, const Answer& a) {
     for (int64_t h = 0; h < call.heads_q; ++h)
       for (int64_t i = 0; i < call.seq_q; ++i) {
         for (int64_t d = 0; d < call.dim_v; ++d) {
-          const double want =
-              a.out[static_cast<size_t>(((b * call.seq_q + i) * call.heads_q + h) * call.dim_v + d)];
+          const double want = a.out[static_cast<size_t>(
+              ((b * call.seq_q + i) * call.heads_q + h) * call.dim_v + d)];
           const int64_t at = call.at(call.out_strides, b, i, h) + d;
           used[static_cast<size_t>(at)] = true;
           const double got = static_cast<double>(read(call.out, call.out_dtype, at));
