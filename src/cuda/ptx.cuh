@@ -1,5 +1,6 @@
-// Thin wrappers around the PTX instructions of Hopper (sm_90a): barriers, bulk tensor copies, register
-// reallocation, fast arithmetic. Shared-memory addresses are 32-bit shared-window addresses.
+// Thin wrappers around the PTX instructions of Hopper (sm_90a): barriers, bulk tensor copies,
+// register reallocation, fast arithmetic. Shared-memory addresses are 32-bit shared-window
+// addresses.
 #pragma once
 
 #include <cuda.h>
@@ -14,7 +15,8 @@ FOVEA_DEVICE uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// mbarrier ------------------------------------------------------------------------------------------
+// mbarrier
+// ------------------------------------------------------------------------------------------
 
 FOVEA_DEVICE void mbarrier_init(uint32_t barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count));
@@ -44,7 +46,8 @@ FOVEA_DEVICE void mbarrier_wait(uint32_t barrier, uint32_t parity) {
       : "memory");
 }
 
-// Clusters ------------------------------------------------------------------------------------------
+// Clusters
+// ------------------------------------------------------------------------------------------
 
 FOVEA_DEVICE uint32_t cluster_rank() {
   uint32_t rank;
@@ -58,11 +61,12 @@ FOVEA_DEVICE uint32_t map_to_cta(uint32_t address, uint32_t cta) {
   return mapped;
 }
 FOVEA_DEVICE void cluster_sync() {
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
+                   : "memory");
 }
 
-// Bulk tensor copies; maps are {columns, rows, panels, heads, batch}: see tensor_map.hpp -------------
+// Bulk tensor copies; maps are {columns, rows, panels, heads, batch}: see tensor_map.hpp
+// -------------
 
 inline constexpr uint64_t kEvictFirst = 0x12F0000000000000ull;
 inline constexpr uint64_t kEvictLast = 0x14F0000000000000ull;
@@ -93,8 +97,8 @@ FOVEA_DEVICE void tensor_load_multicast(uint32_t target, const CUtensorMap* map,
 FOVEA_DEVICE void tensor_store(const CUtensorMap* map, uint32_t source, int column, int row,
                                int panel, int head, int batch) {
   asm volatile(
-      "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(
-          map),
+      "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::
+          "l"(map),
       "r"(source), "r"(column), "r"(row), "r"(panel), "r"(head), "r"(batch)
       : "memory");
 }
@@ -110,7 +114,8 @@ FOVEA_DEVICE void fence_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Shared and global memory --------------------------------------------------------------------------
+// Shared and global memory
+// --------------------------------------------------------------------------
 
 FOVEA_DEVICE void stmatrix_x4(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
@@ -144,7 +149,8 @@ FOVEA_DEVICE void store_release(uint64_t* pointer, uint64_t v) {
   asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(pointer), "l"(v) : "memory");
 }
 
-// Named barriers (ids 1 to 15, immediate: a register id makes ptxas reserve all sixteen) -------------
+// Named barriers (ids 1 to 15, immediate: a register id makes ptxas reserve all sixteen)
+// -------------
 
 template <int kId>
 FOVEA_DEVICE void named_sync(int threads) {
@@ -176,7 +182,8 @@ FOVEA_DEVICE void registers_increase() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// Arithmetic ----------------------------------------------------------------------------------------
+// Arithmetic
+// ----------------------------------------------------------------------------------------
 
 FOVEA_DEVICE float exp2_fast(float x) {
   float y;
@@ -188,9 +195,9 @@ FOVEA_DEVICE float reciprocal_fast(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-/// A value that is the same in every lane, as the compiler can see it (a warp reduction ends in a uniform
-/// register, a shuffle does not): loops bounded by it keep what wgmma descriptors need in uniform
-/// registers.
+/// A value that is the same in every lane, as the compiler can see it (a warp reduction ends in a
+/// uniform register, a shuffle does not): loops bounded by it keep what wgmma descriptors need in
+/// uniform registers.
 FOVEA_DEVICE int uniform(int x) {
   return static_cast<int>(__reduce_or_sync(~0u, static_cast<unsigned>(x)));
 }

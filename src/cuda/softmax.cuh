@@ -1,14 +1,15 @@
-// Online softmax on wgmma score accumulators (layout: wgmma.cuh). Each thread owns two rows (h = 0, 1)
-// and a quarter of their columns; maxima are completed over the quad, sums stay per thread until the end.
+// Online softmax on wgmma score accumulators (layout: wgmma.cuh). Each thread owns two rows (h = 0,
+// 1) and a quarter of their columns; maxima are completed over the quad, sums stay per thread until
+// the end.
 #pragma once
 
 #include "src/cuda/wgmma.cuh"
 
 namespace fovea::cuda {
 
-/// When the outputs are rescaled: every block, or only when a row maximum of the warp grew by more than
-/// 2^8 since the last time (the maximum in use may then be stale by that factor, which is exact in
-/// float32 and in the exponent range of either 16-bit type).
+/// When the outputs are rescaled: every block, or only when a row maximum of the warp grew by more
+/// than 2^8 since the last time (the maximum in use may then be stale by that factor, which is
+/// exact in float32 and in the exponent range of either 16-bit type).
 enum class Rescale { always, on_growth };
 
 struct Rows {
@@ -43,8 +44,8 @@ FOVEA_DEVICE void row_maximum(float (&s)[kScores], Rows& rows, Correction& c, fl
   c.grew = true;
   if (!kFirst && kRescale == Rescale::on_growth) {
     // Written so that -inf - -inf = NaN counts as no growth.
-    c.grew = __any_sync(~0u, fmaxf(a[0] - rows.maximum[0], a[1] - rows.maximum[1]) * scale_log2 >
-                                 8.f);
+    c.grew =
+        __any_sync(~0u, fmaxf(a[0] - rows.maximum[0], a[1] - rows.maximum[1]) * scale_log2 > 8.f);
   }
 #pragma unroll
   for (int h = 0; h < 2; h++) {
@@ -82,14 +83,15 @@ FOVEA_DEVICE void exponentials(float (&s)[kScores], Rows& rows, const Correction
   rows.sum[1] += sum[1];
 }
 
-/// Keeps the first kCount exponentials before what follows in the compiler's order; ptxas may still move
-/// them behind a later wait.
+/// Keeps the first kCount exponentials before what follows in the compiler's order; ptxas may still
+/// move them behind a later wait.
 template <int kCount, int kScores>
 FOVEA_DEVICE void pin_exponentials(float (&s)[kScores]) {
 #pragma unroll
   for (int j = 0; j < kCount; j++) asm volatile("" : "+f"(s[j])::"memory");
 }
-/// Binds ptxas too: a store that never happens (sums are not negative) depends on the exponentials so far.
+/// Binds ptxas too: a store that never happens (sums are not negative) depends on the exponentials
+/// so far.
 FOVEA_DEVICE void hold_exponentials(const Rows& rows, uint32_t scratch) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p st.shared.f32 [%1], %0;\n}" ::"f"(

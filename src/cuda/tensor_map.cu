@@ -10,8 +10,8 @@ using Encode = decltype(&cuTensorMapEncodeTiled);
 Encode find_encode() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};
-  const cudaError_t error = cudaGetDriverEntryPointByVersion(
-      "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                             12000, cudaEnableDefault, &found);
   return error == cudaSuccess && found == cudaDriverEntryPointSuccess
              ? reinterpret_cast<Encode>(function)
              : nullptr;
@@ -26,10 +26,10 @@ CUresult encode_tensor_map(CUtensorMap* map, const void* data, CUtensorMapDataTy
   const bool whole = whole_panels(shape.columns);
   const std::int64_t columns = whole ? kPanelColumns : shape.columns;
   const std::int64_t panels = whole ? shape.columns / kPanelColumns : 1;
-  const cuuint64_t sizes[5] = {
-      static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(shape.rows),
-      static_cast<cuuint64_t>(panels), static_cast<cuuint64_t>(shape.heads),
-      static_cast<cuuint64_t>(shape.batch)};
+  const cuuint64_t sizes[5] = {static_cast<cuuint64_t>(columns),
+                               static_cast<cuuint64_t>(shape.rows), static_cast<cuuint64_t>(panels),
+                               static_cast<cuuint64_t>(shape.heads),
+                               static_cast<cuuint64_t>(shape.batch)};
   const cuuint64_t strides[4] = {static_cast<cuuint64_t>(shape.row_stride * 2), kPanelColumns * 2,
                                  static_cast<cuuint64_t>(shape.head_stride * 2),
                                  static_cast<cuuint64_t>(shape.batch_stride * 2)};

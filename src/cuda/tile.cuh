@@ -1,5 +1,6 @@
-// A matrix tile of 16-bit elements in shared memory: panels of 64 columns, each row of a panel 128 bytes,
-// with the 128-byte swizzle that tensor copies, wgmma descriptors and the functions below agree on.
+// A matrix tile of 16-bit elements in shared memory: panels of 64 columns, each row of a panel 128
+// bytes, with the 128-byte swizzle that tensor copies, wgmma descriptors and the functions below
+// agree on.
 #pragma once
 
 #include "src/cuda/ptx.cuh"

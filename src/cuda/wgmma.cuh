@@ -5,8 +5,9 @@
 //   WgmmaRegisters<Type, N>::multiply(d, a0..a3, b, accumulate)  D[64,N] (+)= A[64,16] B[16,N]
 //     A in registers, B in shared memory with its rows along K (MN-major).
 //
-// Accumulators: lane l of warp w owns rows 16w + l/4 (h = 0) and + 8 (h = 1); register 4j + 2h + e is
-// column 8j + 2(l%4) + e. Packed in pairs this is also the A-register layout of the next product.
+// Accumulators: lane l of warp w owns rows 16w + l/4 (h = 0) and + 8 (h = 1); register 4j + 2h + e
+// is column 8j + 2(l%4) + e. Packed in pairs this is also the A-register layout of the next
+// product.
 #pragma once
 
 #include "src/cuda/precision.cuh"
@@ -54,7 +55,7 @@ struct WgmmaRegisters;
 #define FOVEA_R13 ",%104,%105,%106,%107,%108,%109,%110,%111"
 #define FOVEA_R14 ",%112,%113,%114,%115,%116,%117,%118,%119"
 #define FOVEA_R15 ",%120,%121,%122,%123,%124,%125,%126,%127"
-#define FOVEA_D(g)                                                                              \
+#define FOVEA_D(g)                                                                                \
   "+f"(d[8 * g]), "+f"(d[8 * g + 1]), "+f"(d[8 * g + 2]), "+f"(d[8 * g + 3]), "+f"(d[8 * g + 4]), \
       "+f"(d[8 * g + 5]), "+f"(d[8 * g + 6]), "+f"(d[8 * g + 7])
 #define FOVEA_NAMES_64 FOVEA_R0 FOVEA_R1 FOVEA_R2 FOVEA_R3
@@ -79,42 +80,42 @@ struct WgmmaRegisters;
 #define FOVEA_OUT_256 FOVEA_OUT_192, FOVEA_D(12), FOVEA_D(13), FOVEA_D(14), FOVEA_D(15)
 
 // The arguments after N number the operands that follow the N/2 accumulators.
-#define FOVEA_WGMMA_SHARED(Type, ptx, N, a_, b_, p_)                                             \
-  template <>                                                                                    \
-  struct WgmmaShared<Type, N> {                                                                  \
+#define FOVEA_WGMMA_SHARED(Type, ptx, N, a_, b_, p_)                                               \
+  template <>                                                                                      \
+  struct WgmmaShared<Type, N> {                                                                    \
     FOVEA_DEVICE static void multiply(float (&d)[N / 2], uint64_t a, uint64_t b, int accumulate) { \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p_                                      \
-                   ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx "." ptx           \
-                   " {" FOVEA_NAMES_##N "}, %" #a_ ", %" #b_ ", p, 1, 1, 0, 0;\n}"               \
-                   : FOVEA_OUT_##N                                                               \
-                   : "l"(a), "l"(b), "r"(accumulate));                                           \
-    }                                                                                            \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p_                                        \
+                   ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx "." ptx             \
+                   " {" FOVEA_NAMES_##N "}, %" #a_ ", %" #b_ ", p, 1, 1, 0, 0;\n}"                 \
+                   : FOVEA_OUT_##N                                                                 \
+                   : "l"(a), "l"(b), "r"(accumulate));                                             \
+    }                                                                                              \
   };
-#define FOVEA_WGMMA_REGISTERS(Type, ptx, N, a0_, a1_, a2_, a3_, b_, p_)                          \
-  template <>                                                                                    \
-  struct WgmmaRegisters<Type, N> {                                                               \
-    FOVEA_DEVICE static void multiply(float (&d)[N / 2], uint32_t a0, uint32_t a1, uint32_t a2,  \
-                                      uint32_t a3, uint64_t b, int accumulate) {                 \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p_                                      \
-                   ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx "." ptx           \
-                   " {" FOVEA_NAMES_##N "}, {%" #a0_ ",%" #a1_ ",%" #a2_ ",%" #a3_ "}, %" #b_    \
-                   ", p, 1, 1, 1;\n}"                                                            \
-                   : FOVEA_OUT_##N                                                               \
-                   : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));               \
-    }                                                                                            \
+#define FOVEA_WGMMA_REGISTERS(Type, ptx, N, a0_, a1_, a2_, a3_, b_, p_)                         \
+  template <>                                                                                   \
+  struct WgmmaRegisters<Type, N> {                                                              \
+    FOVEA_DEVICE static void multiply(float (&d)[N / 2], uint32_t a0, uint32_t a1, uint32_t a2, \
+                                      uint32_t a3, uint64_t b, int accumulate) {                \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p_                                     \
+                   ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx "." ptx          \
+                   " {" FOVEA_NAMES_##N "}, {%" #a0_ ",%" #a1_ ",%" #a2_ ",%" #a3_ "}, %" #b_   \
+                                        ", p, 1, 1, 1;\n}"                                      \
+                   : FOVEA_OUT_##N                                                              \
+                   : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));              \
+    }                                                                                           \
   };
-#define FOVEA_WGMMA(Type, ptx)                              \
-  FOVEA_WGMMA_SHARED(Type, ptx, 64, 32, 33, 34)             \
-  FOVEA_WGMMA_SHARED(Type, ptx, 80, 40, 41, 42)             \
-  FOVEA_WGMMA_SHARED(Type, ptx, 96, 48, 49, 50)             \
-  FOVEA_WGMMA_SHARED(Type, ptx, 112, 56, 57, 58)            \
-  FOVEA_WGMMA_SHARED(Type, ptx, 128, 64, 65, 66)            \
-  FOVEA_WGMMA_SHARED(Type, ptx, 144, 72, 73, 74)            \
-  FOVEA_WGMMA_SHARED(Type, ptx, 160, 80, 81, 82)            \
-  FOVEA_WGMMA_SHARED(Type, ptx, 176, 88, 89, 90)            \
-  FOVEA_WGMMA_SHARED(Type, ptx, 192, 96, 97, 98)            \
-  FOVEA_WGMMA_REGISTERS(Type, ptx, 64, 32, 33, 34, 35, 36, 37) \
-  FOVEA_WGMMA_REGISTERS(Type, ptx, 96, 48, 49, 50, 51, 52, 53) \
+#define FOVEA_WGMMA(Type, ptx)                                  \
+  FOVEA_WGMMA_SHARED(Type, ptx, 64, 32, 33, 34)                 \
+  FOVEA_WGMMA_SHARED(Type, ptx, 80, 40, 41, 42)                 \
+  FOVEA_WGMMA_SHARED(Type, ptx, 96, 48, 49, 50)                 \
+  FOVEA_WGMMA_SHARED(Type, ptx, 112, 56, 57, 58)                \
+  FOVEA_WGMMA_SHARED(Type, ptx, 128, 64, 65, 66)                \
+  FOVEA_WGMMA_SHARED(Type, ptx, 144, 72, 73, 74)                \
+  FOVEA_WGMMA_SHARED(Type, ptx, 160, 80, 81, 82)                \
+  FOVEA_WGMMA_SHARED(Type, ptx, 176, 88, 89, 90)                \
+  FOVEA_WGMMA_SHARED(Type, ptx, 192, 96, 97, 98)                \
+  FOVEA_WGMMA_REGISTERS(Type, ptx, 64, 32, 33, 34, 35, 36, 37)  \
+  FOVEA_WGMMA_REGISTERS(Type, ptx, 96, 48, 49, 50, 51, 52, 53)  \
   FOVEA_WGMMA_REGISTERS(Type, ptx, 128, 64, 65, 66, 67, 68, 69) \
   FOVEA_WGMMA_REGISTERS(Type, ptx, 256, 128, 129, 130, 131, 132, 133)
 

@@ -1,5 +1,5 @@
-// A C entry for timing from Python: dense calls on [B, S, H, D] strided tensors, with optional key lengths,
-// key mask and band.
+// A C entry for timing from Python: dense calls on [B, S, H, D] strided tensors, with optional key
+// lengths, key mask and band.
 #include "src/backends/flash_sm90/launch.hpp"
 
 using namespace fovea::flash_sm90;

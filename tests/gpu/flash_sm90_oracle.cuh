@@ -1,4 +1,5 @@
-// A plain float64 attention kernel on the GPU, and data generation, for the tests of the Hopper kernel.
+// A plain float64 attention kernel on the GPU, and data generation, for the tests of the Hopper
+// kernel.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -15,15 +16,15 @@ struct Job {
   long long q_batch, q_row, q_head, k_batch, k_row, k_head, v_batch, v_row, v_head;
   int bf16, batch, heads, group, seq_q, seq_kv, head_dim, dim_v;
   double scale;
-  const int* lengths;         // [batch] or null
-  const std::uint8_t* mask;   // [batch, heads, seq_kv] or null
+  const int* lengths;        // [batch] or null
+  const std::uint8_t* mask;  // [batch, heads, seq_kv] or null
   long long mask_batch, mask_head;
-  const int *cu_q, *cu_kv;    // packed
-  int band, left, right;      // -1 unbounded
-  const int* rows;            // sampled rows
+  const int *cu_q, *cu_kv;  // packed
+  int band, left, right;    // -1 unbounded
+  const int* rows;          // sampled rows
   int row_count;
-  double* scores;             // [batch * heads * row_count, seq_kv]
-  double *out, *lse;          // [batch, heads, row_count, dim_v], [batch, heads, row_count]
+  double* scores;     // [batch * heads * row_count, seq_kv]
+  double *out, *lse;  // [batch, heads, row_count, dim_v], [batch, heads, row_count]
 };
 
 __device__ inline double element(const void* p, long long at, int bf16) {
@@ -99,14 +100,20 @@ __global__ void fill_normal(void* p, int bf16, long long s_batch, long long s_ro
   for (long long i = blockIdx.x * 1ll * blockDim.x + threadIdx.x; i < total;
        i += 1ll * gridDim.x * blockDim.x) {
     std::uint64_t x = (i + 1) * 0x9E3779B97F4A7C15ull ^ seed;
-    x ^= x >> 31; x *= 0xBF58476D1CE4E5B9ull; x ^= x >> 27; x *= 0x94D049BB133111EBull; x ^= x >> 31;
+    x ^= x >> 31;
+    x *= 0xBF58476D1CE4E5B9ull;
+    x ^= x >> 27;
+    x *= 0x94D049BB133111EBull;
+    x ^= x >> 31;
     const float u = ((x >> 40) + 1) * (1.f / 16777217.f), w = (x & 0xffffff) * (1.f / 16777216.f);
     const float g = amplitude * sqrtf(-2.f * logf(u)) * cospif(2.f * w);
     const long long c = i % columns, h = i / columns % heads, r = i / columns / heads % rows,
                     b = i / columns / heads / rows;
     const long long at = b * s_batch + r * s_row + h * s_head + c;
-    if (bf16) static_cast<__nv_bfloat16*>(p)[at] = __float2bfloat16(g);
-    else static_cast<__half*>(p)[at] = __float2half(g);
+    if (bf16)
+      static_cast<__nv_bfloat16*>(p)[at] = __float2bfloat16(g);
+    else
+      static_cast<__half*>(p)[at] = __float2half(g);
   }
 }
 

@@ -1,5 +1,6 @@
 // The Hopper kernel against a float64 oracle on the GPU: shapes, strides, masks, poisoned padding,
-// packed documents, repeatability, graph replay. Standalone: flash_sm90_test [seed] [first case] [one]
+// packed documents, repeatability, graph replay. Standalone: flash_sm90_test [seed] [first case]
+// [one]
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,14 +17,14 @@
 
 using namespace fovea::flash_sm90;
 
-#define CHECK(x)                                                                         \
-  do {                                                                                   \
-    const cudaError_t e_ = (x);                                                          \
-    if (e_ != cudaSuccess) {                                                             \
-      std::printf("%s:%d %s: %s\n", __FILE__, __LINE__, #x, cudaGetErrorString(e_));      \
-      std::fflush(stdout);                                                               \
-      _exit(2);                                                                          \
-    }                                                                                    \
+#define CHECK(x)                                                                     \
+  do {                                                                               \
+    const cudaError_t e_ = (x);                                                      \
+    if (e_ != cudaSuccess) {                                                         \
+      std::printf("%s:%d %s: %s\n", __FILE__, __LINE__, #x, cudaGetErrorString(e_)); \
+      std::fflush(stdout);                                                           \
+      _exit(2);                                                                      \
+    }                                                                                \
   } while (0)
 
 enum class Layout { bshd, bhsd, fused, expanded };
@@ -35,7 +36,7 @@ struct Case {
   Layout layout = Layout::bshd;
   std::vector<int> lengths;
   std::vector<int> docs_q, docs_kv;  // packed when not empty
-  int key_mask = 0;                  // 1: random, 2: keys 11..63 hidden, 3: whole blocks hidden; +10 per head
+  int key_mask = 0;  // 1: random, 2: keys 11..63 hidden, 3: whole blocks hidden; +10 per head
   bool band = false;
   int left = -1, right = -1;
   bool out_float = false;
@@ -156,7 +157,8 @@ Report run(const Case& c, cudaStream_t stream) {
   a.out = make_view(ob, c.layout == Layout::fused ? Layout::bshd : c.layout, seq_q, c.heads, dim_v,
                     out_size);
   const int bf16 = c.precision == Precision::bf16;
-  const auto fill = [&](const Tensor& t, int rows, int heads, int columns, float amplitude, int salt) {
+  const auto fill = [&](const Tensor& t, int rows, int heads, int columns, float amplitude,
+                        int salt) {
     for (int b = 0; b < batch; b++) {
       int n = rows;
       if (salt && !c.lengths.empty()) n = c.lengths[b];  // keys behind the length stay NaN
@@ -199,11 +201,10 @@ Report run(const Case& c, cudaStream_t stream) {
         const int kind = c.key_mask % 10;
         std::uint64_t x = (seed + r * 977 + k + 1) * 0x9E3779B97F4A7C15ull;
         x ^= x >> 29;
-        mask[std::size_t{1} * r * seq_kv + k] =
-            kind == 1 ? x % 3 != 0
-            : kind == 2 ? (k < 11 || k > 63)
-            : kind == 3 ? (k / 200) % 2 == 1 && k % 200 > 5
-                        : 0;
+        mask[std::size_t{1} * r * seq_kv + k] = kind == 1   ? x % 3 != 0
+                                                : kind == 2 ? (k < 11 || k > 63)
+                                                : kind == 3 ? (k / 200) % 2 == 1 && k % 200 > 5
+                                                            : 0;
       }
     CHECK(cudaMemcpy(mb.data, mask.data(), mask.size(), cudaMemcpyHostToDevice));
     a.key_mask = static_cast<std::uint8_t*>(mb.data);
@@ -214,10 +215,12 @@ Report run(const Case& c, cudaStream_t stream) {
         for (int k = 0; k < seq_kv; k++)
           if (!mask[std::size_t{1} * b * seq_kv + k])
             for (int h = 0; h < c.heads_kv; h++) {
-              CHECK(cudaMemcpyAsync(static_cast<std::uint16_t*>(a.k.data) + b * a.k.batch + k * a.k.row +
-                                   h * a.k.head, nan_row.data(), c.head_dim * 2, cudaMemcpyHostToDevice));
-              CHECK(cudaMemcpyAsync(static_cast<std::uint16_t*>(a.v.data) + b * a.v.batch + k * a.v.row +
-                                   h * a.v.head, nan_row.data(), dim_v * 2, cudaMemcpyHostToDevice));
+              CHECK(cudaMemcpyAsync(static_cast<std::uint16_t*>(a.k.data) + b * a.k.batch +
+                                        k * a.k.row + h * a.k.head,
+                                    nan_row.data(), c.head_dim * 2, cudaMemcpyHostToDevice));
+              CHECK(cudaMemcpyAsync(static_cast<std::uint16_t*>(a.v.data) + b * a.v.batch +
+                                        k * a.v.row + h * a.v.head,
+                                    nan_row.data(), dim_v * 2, cudaMemcpyHostToDevice));
             }
   }
   if (c.spoil) {
@@ -250,8 +253,10 @@ Report run(const Case& c, cudaStream_t stream) {
       return {};
     }
     wait(stream, c.name.c_str());
-    CHECK(cudaMemcpy(pass ? out.data() : first_out.data(), ob.data, out_bytes, cudaMemcpyDeviceToHost));
-    CHECK(cudaMemcpy(pass ? lse_raw.data() : first_lse.data(), lb.data, lse_bytes, cudaMemcpyDeviceToHost));
+    CHECK(cudaMemcpy(pass ? out.data() : first_out.data(), ob.data, out_bytes,
+                     cudaMemcpyDeviceToHost));
+    CHECK(cudaMemcpy(pass ? lse_raw.data() : first_lse.data(), lb.data, lse_bytes,
+                     cudaMemcpyDeviceToHost));
   }
   repeat = !std::memcmp(out.data(), first_out.data(), out_bytes) &&
            !std::memcmp(lse_raw.data(), first_lse.data(), lse_bytes);
@@ -259,28 +264,53 @@ Report run(const Case& c, cudaStream_t stream) {
   // Oracle on sampled rows.
   std::vector<int> rows;
   const long long cost = 1ll * seq_q * batch * c.heads * seq_kv;
-  const int want = cost > 4000000 ? std::max(8, static_cast<int>(4000000ll / (1ll * batch * c.heads * seq_kv + 1))) : seq_q;
-  for (int i = 0; i < want; i++) rows.push_back(want >= seq_q ? i : static_cast<int>(1ll * i * (seq_q - 1) / (want - 1)));
+  const int want =
+      cost > 4000000
+          ? std::max(8, static_cast<int>(4000000ll / (1ll * batch * c.heads * seq_kv + 1)))
+          : seq_q;
+  for (int i = 0; i < want; i++)
+    rows.push_back(want >= seq_q ? i : static_cast<int>(1ll * i * (seq_q - 1) / (want - 1)));
   Buffer rb(rows.size() * 4);
   CHECK(cudaMemcpy(rb.data, rows.data(), rows.size() * 4, cudaMemcpyHostToDevice));
   const int n_rows = static_cast<int>(rows.size());
   const std::size_t lines = std::size_t{1} * batch * c.heads * n_rows;
   Buffer scores(lines * std::max(seq_kv, 1) * 8), oo(lines * dim_v * 8), ol(lines * 8);
   oracle::Job job{};
-  job.q = a.q.data; job.k = a.k.data; job.v = a.v.data;
-  job.q_batch = a.q.batch; job.q_row = a.q.row; job.q_head = a.q.head;
-  job.k_batch = a.k.batch; job.k_row = a.k.row; job.k_head = a.k.head;
-  job.v_batch = a.v.batch; job.v_row = a.v.row; job.v_head = a.v.head;
-  job.bf16 = bf16; job.batch = batch; job.heads = c.heads; job.group = c.heads / c.heads_kv;
-  job.seq_q = seq_q; job.seq_kv = seq_kv; job.head_dim = c.head_dim; job.dim_v = dim_v;
+  job.q = a.q.data;
+  job.k = a.k.data;
+  job.v = a.v.data;
+  job.q_batch = a.q.batch;
+  job.q_row = a.q.row;
+  job.q_head = a.q.head;
+  job.k_batch = a.k.batch;
+  job.k_row = a.k.row;
+  job.k_head = a.k.head;
+  job.v_batch = a.v.batch;
+  job.v_row = a.v.row;
+  job.v_head = a.v.head;
+  job.bf16 = bf16;
+  job.batch = batch;
+  job.heads = c.heads;
+  job.group = c.heads / c.heads_kv;
+  job.seq_q = seq_q;
+  job.seq_kv = seq_kv;
+  job.head_dim = c.head_dim;
+  job.dim_v = dim_v;
   job.scale = a.scale;
   job.lengths = static_cast<const int*>(a.kv_lengths);
-  job.mask = a.key_mask; job.mask_batch = a.key_mask_batch; job.mask_head = a.key_mask_head;
-  job.cu_q = a.cu_seqlens_q; job.cu_kv = a.cu_seqlens_kv;
-  job.band = c.band; job.left = c.left; job.right = c.right;
-  job.rows = static_cast<const int*>(rb.data); job.row_count = n_rows;
+  job.mask = a.key_mask;
+  job.mask_batch = a.key_mask_batch;
+  job.mask_head = a.key_mask_head;
+  job.cu_q = a.cu_seqlens_q;
+  job.cu_kv = a.cu_seqlens_kv;
+  job.band = c.band;
+  job.left = c.left;
+  job.right = c.right;
+  job.rows = static_cast<const int*>(rb.data);
+  job.row_count = n_rows;
   job.scores = static_cast<double*>(scores.data);
-  job.out = static_cast<double*>(oo.data); job.lse = static_cast<double*>(ol.data);
+  job.out = static_cast<double*>(oo.data);
+  job.lse = static_cast<double*>(ol.data);
   std::vector<double> want_out(lines * dim_v), want_lse(lines);
   if (lines) {
     oracle::attention<<<static_cast<unsigned>(lines), 256>>>(job);
@@ -300,9 +330,12 @@ Report run(const Case& c, cudaStream_t stream) {
       const std::int64_t at = b * a.out.batch + row * a.out.row + h * a.out.head + e;
       const char* p = out.data() + base + at * out_size;
       double got;
-      if (c.out_float) got = *reinterpret_cast<const float*>(p);
-      else if (bf16) got = __bfloat162float(*reinterpret_cast<const __nv_bfloat16*>(p));
-      else got = __half2float(*reinterpret_cast<const __half*>(p));
+      if (c.out_float)
+        got = *reinterpret_cast<const float*>(p);
+      else if (bf16)
+        got = __bfloat162float(*reinterpret_cast<const __nv_bfloat16*>(p));
+      else
+        got = __half2float(*reinterpret_cast<const __half*>(p));
       const double ref = want_out[line * dim_v + e];
       if (!std::isfinite(ref) || !std::isfinite(got)) {
         const bool same = std::isnan(ref) ? std::isnan(got) : ref == got;
@@ -314,15 +347,18 @@ Report run(const Case& c, cudaStream_t stream) {
     }
     const double ref = want_lse[line], got = lse[(std::size_t{1} * b * c.heads + h) * seq_q + row];
     top = std::max(top, std::isfinite(ref) ? std::fabs(ref) : 0);
-    if (!std::isfinite(ref) || !std::isfinite(got)) r.mismatches += !(std::isnan(ref) ? std::isnan(got) : ref == got);
-    else r.lse = std::max(r.lse, std::fabs(ref - got));
+    if (!std::isfinite(ref) || !std::isfinite(got))
+      r.mismatches += !(std::isnan(ref) ? std::isnan(got) : ref == got);
+    else
+      r.lse = std::max(r.lse, std::fabs(ref - got));
   }
   r.l2 = den > 0 ? std::sqrt(num / den) : std::sqrt(num);
   // Nothing but the output was written.
   std::size_t written = 0;
   for (std::size_t i = 0; i < out_bytes; i += out_size) {
     bool poison = true;
-    for (std::size_t k = 0; k < out_size; k++) poison &= static_cast<unsigned char>(out[i + k]) == 0xff;
+    for (std::size_t k = 0; k < out_size; k++)
+      poison &= static_cast<unsigned char>(out[i + k]) == 0xff;
     written += !poison;
   }
   const std::size_t total = std::size_t{1} * batch * seq_q * c.heads * dim_v;
@@ -331,9 +367,10 @@ Report run(const Case& c, cudaStream_t stream) {
   const double tolerance = bf16 ? 6e-3 : 1e-3, lse_tolerance = 1e-3 + top * 2.5e-7;
   r.ok = r.l2 < tolerance && r.lse < lse_tolerance && !r.mismatches && repeat && guard;
   if (!r.ok || getenv("VERBOSE"))
-    std::printf("%s %-34s %s d%d/%d bn%d: l2 %.2e lse %.2e nonfinite %d repeat %d written %zu/%zu\n",
-                r.ok ? "ok  " : "FAIL", c.name.c_str(), bf16 ? "bf16" : "f16", c.head_dim, dim_v,
-                choice.key.block_kv, r.l2, r.lse, r.mismatches, repeat, written, total);
+    std::printf(
+        "%s %-34s %s d%d/%d bn%d: l2 %.2e lse %.2e nonfinite %d repeat %d written %zu/%zu\n",
+        r.ok ? "ok  " : "FAIL", c.name.c_str(), bf16 ? "bf16" : "f16", c.head_dim, dim_v,
+        choice.key.block_kv, r.l2, r.lse, r.mismatches, repeat, written, total);
   std::fflush(stdout);
   return r;
 }
@@ -356,12 +393,19 @@ std::vector<Case> make_cases() {
       const auto base = [&](const char* name, int b, int h, int hk, int sq, int sk) {
         Case c;
         c.name = name;
-        c.precision = p; c.batch = b; c.heads = h; c.heads_kv = hk; c.seq_q = sq; c.seq_kv = sk;
-        c.head_dim = d; c.dim_v = dv;
+        c.precision = p;
+        c.batch = b;
+        c.heads = h;
+        c.heads_kv = hk;
+        c.seq_q = sq;
+        c.seq_kv = sk;
+        c.head_dim = d;
+        c.dim_v = dv;
         return c;
       };
-      const int shapes[][5] = {{1, 2, 2, 128, 128}, {2, 3, 3, 1, 1}, {2, 3, 1, 63, 129}, {1, 5, 5, 1000, 1000},
-                               {2, 4, 2, 257, 511}, {1, 2, 2, 300, 6000}, {2, 12, 12, 2049, 2047}, {1, 7, 7, 2500, 3100}};
+      const int shapes[][5] = {{1, 2, 2, 128, 128},     {2, 3, 3, 1, 1},      {2, 3, 1, 63, 129},
+                               {1, 5, 5, 1000, 1000},   {2, 4, 2, 257, 511},  {1, 2, 2, 300, 6000},
+                               {2, 12, 12, 2049, 2047}, {1, 7, 7, 2500, 3100}};
       for (const auto& s : shapes) add(base("plain", s[0], s[1], s[2], s[3], s[4]));
       Case c = base("float out", 2, 3, 3, 333, 777);
       c.out_float = true;
@@ -443,8 +487,8 @@ std::vector<Case> make_cases() {
 
 __global__ void empty_kernel() {}
 
-/// Microseconds of host time per call: the median over groups of a launch of this kernel and of an empty
-/// one, neither waiting for the device.
+/// Microseconds of host time per call: the median over groups of a launch of this kernel and of an
+/// empty one, neither waiting for the device.
 void host_cost(cudaStream_t stream) {
   Problem problem;
   problem.seq_q = problem.seq_kv = 128;
@@ -467,7 +511,10 @@ void host_cost(cudaStream_t stream) {
     for (int group = 0; group < 100; group++) {
       const auto start = std::chrono::steady_clock::now();
       for (int i = 0; i < 100; i++) call();
-      times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / 100);
+      times.push_back(
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+              .count() /
+          100);
       CHECK(cudaStreamSynchronize(stream));
     }
     std::sort(times.begin(), times.end());
@@ -488,7 +535,8 @@ bool graph_replay(cudaStream_t stream) {
   problem.seq_q = problem.seq_kv = 2100;
   const Choice choice = choose(problem);
   const std::size_t bytes = std::size_t{9} * 2100 * 128 * 2;
-  Buffer q(bytes), k(bytes), v(bytes), out(bytes), eager(bytes), lse(9 * 2100 * 4), work(choice.workspace_bytes);
+  Buffer q(bytes), k(bytes), v(bytes), out(bytes), eager(bytes), lse(9 * 2100 * 4),
+      work(choice.workspace_bytes);
   Arguments a;
   const Tensor shape{nullptr, 0, 9 * 128, 128};
   a.q = a.k = a.v = a.out = shape;
@@ -510,7 +558,8 @@ bool graph_replay(cudaStream_t stream) {
   std::vector<char> x(bytes), y(bytes);
   for (int i = 0; i < 50; i++) {
     for (Buffer* b : {&q, &k, &v})
-      oracle::fill_normal<<<256, 256, 0, stream>>>(b->data, 1, 0, 9 * 128, 128, 1, 2100, 9, 128, 1.f, seed + i);
+      oracle::fill_normal<<<256, 256, 0, stream>>>(b->data, 1, 0, 9 * 128, 128, 1, 2100, 9, 128,
+                                                   1.f, seed + i);
     CHECK(cudaMemsetAsync(out.data, 0xff, bytes, stream));
     CHECK(cudaMemsetAsync(eager.data, 0xff, bytes, stream));
     CHECK(cudaGraphLaunch(exec, stream));
@@ -549,7 +598,9 @@ int main(int argc, char** argv) {
     if (!same) std::printf("FAIL graph replay\n");
     host_cost(stream);
   }
-  std::printf("flash_sm90_test seed %llu: %d passed, %d failed; worst rel L2 bf16 %.2e f16 %.2e, lse %.2e\n",
-              static_cast<unsigned long long>(seed), passed, failed, worst[0], worst[1], worst_lse);
+  std::printf(
+      "flash_sm90_test seed %llu: %d passed, %d failed; worst rel L2 bf16 %.2e f16 %.2e, lse "
+      "%.2e\n",
+      static_cast<unsigned long long>(seed), passed, failed, worst[0], worst[1], worst_lse);
   return failed != 0;
 }

@@ -17,8 +17,9 @@ struct KeyBitsJob {
   int *entries, *counts;
 };
 
-/// One thread block per key row. First every warp classifies blocks (0 hidden, 1 partial, 2 full; kept in
-/// the spare last word of the bits), then one warp lists the visible ones, partial ones first.
+/// One thread block per key row. First every warp classifies blocks (0 hidden, 1 partial, 2 full;
+/// kept in the spare last word of the bits), then one warp lists the visible ones, partial ones
+/// first.
 __global__ void pack_key_bits_kernel(KeyBitsJob job) {
   const int row = blockIdx.x, batch = row / job.heads, head = row % job.heads;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -80,8 +81,10 @@ __global__ void fill_empty_kernel(Tensor out, int out_float, int dim_v, int rows
     const std::int64_t column = i % dim_v, line = i / dim_v, row = line % rows;
     const std::int64_t head = line / rows % heads, item = line / rows / heads;
     const std::int64_t at = item * out.batch + head * out.head + row * out.row + column;
-    if (out_float) static_cast<float*>(out.data)[at] = 0.f;
-    else static_cast<std::uint16_t*>(out.data)[at] = 0;
+    if (out_float)
+      static_cast<float*>(out.data)[at] = 0.f;
+    else
+      static_cast<std::uint16_t*>(out.data)[at] = 0;
     if (lse && column == 0) lse[line] = -INFINITY;
   }
 }
@@ -111,9 +114,9 @@ int pack_key_bits(const Problem& problem, const Arguments& arguments, int block_
 int fill_empty(const Problem& problem, const Arguments& arguments, CUstream_st* stream) {
   const auto rows = static_cast<int>(problem.seq_q), heads = static_cast<int>(problem.heads_q);
   const int batch = problem.packed ? 1 : static_cast<int>(problem.batch);
-  fill_empty_kernel<<<512, 256, 0, stream>>>(
-      arguments.out, problem.out_float, static_cast<int>(problem.dim_v), rows, heads, batch,
-      arguments.lse);
+  fill_empty_kernel<<<512, 256, 0, stream>>>(arguments.out, problem.out_float,
+                                             static_cast<int>(problem.dim_v), rows, heads, batch,
+                                             arguments.lse);
   return cudaGetLastError();
 }
 

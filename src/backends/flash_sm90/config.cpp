@@ -82,8 +82,7 @@ WorkspaceLayout workspace_layout(const Problem& problem, const Key& key) {
   layout.partial =
       take(groups * static_cast<std::size_t>(key.head_dim / 2 + 4) * 128 * sizeof(float));
   if (problem.key_bits) {
-    const auto rows =
-        static_cast<std::size_t>(problem.key_mask_batches * problem.key_mask_heads);
+    const auto rows = static_cast<std::size_t>(problem.key_mask_batches * problem.key_mask_heads);
     const auto blocks = static_cast<std::size_t>(ceil_div(problem.seq_kv, key.block_kv));
     layout.key_counts = take(rows * 2 * sizeof(int));
     layout.key_entries = take(rows * blocks * sizeof(int));

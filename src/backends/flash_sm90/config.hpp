@@ -15,13 +15,13 @@ struct Problem {
   std::int64_t seq_q = 0, seq_kv = 0;  // rows of the axes; packed: all documents together
   std::int64_t max_seq_q = 0;          // packed: longest document's queries (else ignored)
   std::int64_t head_dim = 128, dim_v = 128;
-  bool lengths = false;   // kv_lengths given
-  bool packed = false;    // cu_seqlens given
-  bool key_bits = false;  // a bool mask [batch, heads, 1, seq_kv]
+  bool lengths = false;                                   // kv_lengths given
+  bool packed = false;                                    // cu_seqlens given
+  bool key_bits = false;                                  // a bool mask [batch, heads, 1, seq_kv]
   std::int64_t key_mask_batches = 1, key_mask_heads = 1;  // 1 where broadcast
-  bool band = false;      // causal or window
-  std::int64_t window_left = -1, window_right = -1;  // -1 = unbounded
-  bool list = false;      // block list, block size 128
+  bool band = false;                                      // causal or window
+  std::int64_t window_left = -1, window_right = -1;       // -1 = unbounded
+  bool list = false;                                      // block list, block size 128
   bool out_float = false;
   int multiprocessors = 0;  // use at most so many; 0: all
 };
@@ -32,11 +32,11 @@ inline constexpr int kMaxMultiprocessors = 144;
 /// Why a problem is refused; `none` when it is served.
 enum class Refusal : std::uint8_t {
   none,
-  head_dim,      // not a multiple of 8, or above 256
-  dim_v,         // likewise
-  heads,         // heads_q not a multiple of heads_kv
-  size,          // sizes beyond 31-bit coordinates
-  combination,   // masks that exclude each other
+  head_dim,     // not a multiple of 8, or above 256
+  dim_v,        // likewise
+  heads,        // heads_q not a multiple of heads_kv
+  size,         // sizes beyond 31-bit coordinates
+  combination,  // masks that exclude each other
 };
 
 struct Choice {

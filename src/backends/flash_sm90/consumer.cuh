@@ -1,14 +1,14 @@
 // A consumer warpgroup: 64 query rows, scores S and output O in registers.
 //
-// One software pipeline runs over all of its work. Every step issues Q.K of the current block and P.V of
-// the previous one together and computes the softmax while P.V is in the tensor core; the step that
-// opens a new query tile issues the old tile's last P.V beside the new tile's first Q.K, so nothing
-// drains between tiles.
+// One software pipeline runs over all of its work. Every step issues Q.K of the current block and
+// P.V of the previous one together and computes the softmax while P.V is in the tensor core; the
+// step that opens a new query tile issues the old tile's last P.V beside the new tile's first Q.K,
+// so nothing drains between tiles.
 #pragma once
 
 #include "src/backends/flash_sm90/mask.cuh"
 #include "src/backends/flash_sm90/output.cuh"
-#include "src/backends/flash_sm90/tasks.cuh"
+#include "src/cuda/pipeline.cuh"
 
 namespace fovea::flash_sm90 {
 
@@ -20,11 +20,12 @@ struct Consumer {
 
   const Params& p;
   const CUtensorMap* out_map;
-  const Place place;
-  const uint32_t shared, bars;
+  const Task* const tasks;
+  const uint32_t shared, bars, rank;
   const int warpgroup, warp, block;
   const bool leader;  // lane 0 of its warp
-  // Where this thread hands K and V buffers back: one thread per warpgroup and block of the cluster.
+  // Where this thread hands K and V buffers back: one thread per warpgroup and block of the
+  // cluster.
   const uint32_t release_base;
   uint32_t q_descriptor;
   const uint32_t k_descriptor, v_descriptor;
@@ -39,9 +40,16 @@ struct Consumer {
   int accumulate = 0;  // 0 while O holds nothing of the current segment
 
   FOVEA_DEVICE Consumer(const Params& params, const CUtensorMap* map, uint32_t shared_base,
-                        const Place& at, int index)
-      : p(params), out_map(map), place(at), shared(shared_base), bars(at.bars), warpgroup(index),
-        warp(threadIdx.x % 128 / 32), block(at.who * T::kCluster + static_cast<int>(at.rank)),
+                        const Task* task_ring, uint32_t cluster_rank, int member, int index)
+      : p(params),
+        out_map(map),
+        tasks(task_ring),
+        shared(shared_base),
+        bars(shared_base + T::kBarrierOffset),
+        rank(cluster_rank),
+        warpgroup(index),
+        warp(threadIdx.x % 128 / 32),
+        block(member * T::kCluster + static_cast<int>(cluster_rank)),
         leader(threadIdx.x % 32 == 0),
         release_base(T::kCluster == 1 ? bars : cuda::map_to_cta(bars, warp % T::kCluster)),
         q_descriptor(Tile::descriptor_low(shared + index * T::kQBytes, 16)),
@@ -50,7 +58,8 @@ struct Consumer {
         lane{index * 64 + warp * 16 + static_cast<int>(threadIdx.x % 32) / 4,
              2 * static_cast<int>(threadIdx.x % 4)} {}
 
-  // Barriers ----------------------------------------------------------------------------------------
+  // Barriers
+  // ----------------------------------------------------------------------------------------
 
   FOVEA_DEVICE uint32_t q_slot() const { return 8 * (q_ring.stage * T::kWarpgroups + warpgroup); }
   FOVEA_DEVICE void wait_q() { cuda::mbarrier_wait(bars + T::kQFull + q_slot(), q_ring.phase); }
@@ -62,8 +71,10 @@ struct Consumer {
   }
   FOVEA_DEVICE void release(uint32_t offset) {
     if (!leader || warp >= T::kCluster) return;
-    if constexpr (T::kCluster == 1) cuda::mbarrier_arrive(release_base + offset);
-    else cuda::mbarrier_arrive_remote(release_base + offset);
+    if constexpr (T::kCluster == 1)
+      cuda::mbarrier_arrive(release_base + offset);
+    else
+      cuda::mbarrier_arrive_remote(release_base + offset);
   }
   FOVEA_DEVICE void free_q(bool last) {
     if (last && leader && warp == 0) cuda::mbarrier_arrive(bars + T::kQEmpty + q_slot());
@@ -79,18 +90,25 @@ struct Consumer {
   // Turns: warpgroup w waits on named barrier 1 + w; the one before it in the circle arrives there.
   FOVEA_DEVICE void take_turn() {
     if constexpr (!T::kSchedule.turns) return;
-    if (warpgroup == 0) cuda::named_sync<1>(256);
-    else if (warpgroup == 1) cuda::named_sync<2>(256);
-    else cuda::named_sync<3>(256);
+    if (warpgroup == 0)
+      cuda::named_sync<1>(256);
+    else if (warpgroup == 1)
+      cuda::named_sync<2>(256);
+    else
+      cuda::named_sync<3>(256);
   }
   FOVEA_DEVICE void pass_turn() {
     if constexpr (!T::kSchedule.turns) return;
-    if (warpgroup == T::kWarpgroups - 1) cuda::named_arrive<1>(256);
-    else if (warpgroup == 0) cuda::named_arrive<2>(256);
-    else cuda::named_arrive<3>(256);
+    if (warpgroup == T::kWarpgroups - 1)
+      cuda::named_arrive<1>(256);
+    else if (warpgroup == 0)
+      cuda::named_arrive<2>(256);
+    else
+      cuda::named_arrive<3>(256);
   }
 
-  // Products ----------------------------------------------------------------------------------------
+  // Products
+  // ----------------------------------------------------------------------------------------
 
   FOVEA_DEVICE void issue_qk() {
     const uint32_t k = cuda::uniform(k_descriptor + k_ring.stage * (T::kKvBytes >> 4));
@@ -135,8 +153,10 @@ struct Consumer {
   FOVEA_DEVICE void softmax() {
     cuda::row_maximum<kFirst, kMasked, T::kRescale>(s, rows, correction, p.scale_log2);
     cuda::exponentials<0, T::kEarlyScores>(s, rows, correction, p.scale_log2);
-    if constexpr (T::kSchedule.hold_exponentials) cuda::hold_exponentials(rows, bars);
-    else cuda::pin_exponentials<T::kEarlyScores>(s);
+    if constexpr (T::kSchedule.hold_exponentials)
+      cuda::hold_exponentials(rows, bars);
+    else
+      cuda::pin_exponentials<T::kEarlyScores>(s);
     cuda::wgmma_wait<0>();
     cuda::pin(o);
     cuda::pin(probabilities);
@@ -145,7 +165,8 @@ struct Consumer {
     cuda::pack<Type>(s, probabilities);
   }
 
-  // Partial tiles -----------------------------------------------------------------------------------
+  // Partial tiles
+  // -----------------------------------------------------------------------------------
 
   /// Makes the V tile of visited block i safe for P.V.
   FOVEA_DEVICE void guard_values(const Task& t, int i) {
@@ -183,11 +204,14 @@ struct Consumer {
     if constexpr (kMasked) guard_values(t, i);
   }
 
-  FOVEA_DEVICE void run() {
+  FOVEA_DEVICE void run(int who) {
     if (T::kSchedule.turns && warpgroup == 0) cuda::named_arrive<1>(256);  // the first turn is free
-    ConsumerTasks<kKey> tasks(place);
-    if (!tasks.open()) return;
     wait_q();
+    const Task* task = tasks;
+    int slot = 0;
+    uint32_t task_phase = 0;
+    int begin = cuda::uniform(task->begin), end = cuda::uniform(task->end);
+    if (begin == end) return;
     wait_k();
     cuda::pin(s);
     cuda::wgmma_fence();
@@ -196,43 +220,46 @@ struct Consumer {
     cuda::wgmma_wait<0>();
     cuda::pin(s);
     free_k();
-    free_q(tasks.end - tasks.begin == 1);
-    bool masked = tasks.begin < tasks.current().partials;
-    if (masked) hide<kKey>(s, p, tasks.current(), tasks.begin, lane);
+    free_q(end - begin == 1);
+    const bool masked = begin < task->partials;
+    if (masked) hide<kKey>(s, p, *task, begin, lane);
     cuda::row_maximum<true, T::kGrouped, T::kRescale>(s, rows, correction, p.scale_log2);
     cuda::exponentials<0, T::kScores>(s, rows, correction, p.scale_log2);
     cuda::pack<Type>(s, probabilities);
-    if (T::kGrouped && masked) guard_values(tasks.current(), tasks.begin);
+    if (T::kGrouped && masked) guard_values(*task, begin);
 
     for (;;) {
-      // The next task is looked up early: nothing of it is on the way from one tile to the next.
-      tasks.peek();
-      const int end = tasks.end;
-      int i = tasks.begin + 1;
+      // The next task is read early: nothing of it is then on the way from one tile to the next.
+      const int following = slot + 1 == kTaskSlots ? 0 : slot + 1;
+      cuda::mbarrier_wait(bars + T::kTaskFull + 8 * following, task_phase ^ (following == 0));
+      const int next_begin = cuda::uniform(tasks[following].begin);
+      const int next_end = cuda::uniform(tasks[following].end);
+      const bool next_masked = next_begin < tasks[following].partials;
+      int i = begin + 1;
       if constexpr (T::kMaskAnywhere) {
-        const int partials = cuda::uniform(min(tasks.current().partials, end));
+        const int partials = cuda::uniform(min(task->partials, end));
 #pragma unroll 1
-        for (; i < partials; i++) step<true>(tasks.current(), i, i == end - 1);
+        for (; i < partials; i++) step<true>(*task, i, i == end - 1);
       }
 #pragma unroll 1
-      for (; i < end; i++) step<false>(tasks.current(), i, i == end - 1);
-
-      const bool piece = T::kSplit && tasks.begin != 0;
+      for (; i < end; i++) step<false>(*task, i, i == end - 1);
+      const Task* done_task = task;
+      const bool done_is_piece = T::kSplit && begin != 0, final = next_begin == next_end;
       cuda::Rows done;
-      tasks.finish();
-      if (!tasks.final) {  // the same step across a tile boundary
-        tasks.advance();
+      if (!final) {  // the same step across a tile boundary
         q_ring.next();
         if constexpr (T::kQStages > 1)
           q_descriptor = Tile::descriptor_low(
               shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
+        task = tasks + following;
+        begin = next_begin;
+        end = next_end;
         wait_q();
         wait_k();
         multiply();
-        free_q(tasks.end - tasks.begin == 1);
+        free_q(end - begin == 1);
         done = rows;
-        masked = tasks.begin < tasks.current().partials;
-        if (masked) hide<kKey>(s, p, tasks.current(), tasks.begin, lane);
+        if (next_masked) hide<kKey>(s, p, *task, begin, lane);
         softmax<true, T::kGrouped>();
       } else {
         wait_v();
@@ -245,25 +272,26 @@ struct Consumer {
         cuda::pin(o);
         free_v();
         done = rows;
-        if (T::kSplit && !piece) merge_pieces(tasks, done);
+        if (T::kSplit && !done_is_piece) {
+          const int blocks = task->count;
+          for (int piece = who + 1; end < blocks; piece++) {
+            merge_partial<kKey>(o, done, p, piece * T::kCluster + static_cast<int>(rank),
+                                warpgroup);
+            end = piece_begin(piece + 1, task->units, task->pieces) - task->unit;
+          }
+        }
       }
-      if (piece) write_partial<kKey>(o, done, p, block, warpgroup);
-      else store_output<kKey>(o, done, p, tasks.finished(), warpgroup, out_map, shared);
-      if (tasks.final) return;
+      if (done_is_piece)
+        write_partial<kKey>(o, done, p, block, warpgroup);
+      else
+        store_output<kKey>(o, done, p, *done_task, warpgroup, out_map, shared);
+      if (final) return;
       accumulate = 0;
-      tasks.release();
-      if (T::kGrouped && masked) guard_values(tasks.current(), tasks.begin);
-    }
-  }
-
-  /// Adds the pieces of the current tile that other team members computed.
-  FOVEA_DEVICE void merge_pieces(const ConsumerTasks<kKey>& tasks, cuda::Rows& done) {
-    const int blocks = tasks.current().count, unit = tasks.current().unit;
-    int end = tasks.end;
-#pragma unroll 1
-    for (int piece = place.who + 1; end < blocks; piece++) {
-      merge_partial<kKey>(o, done, p, piece * T::kCluster + static_cast<int>(place.rank), warpgroup);
-      end = piece_begin(piece + 1, tasks.units(), tasks.pieces()) - unit;
+      __syncwarp();
+      if (leader) cuda::mbarrier_arrive(bars + T::kTaskEmpty + 8 * slot);
+      slot = following;
+      task_phase ^= slot == 0;
+      if (T::kGrouped && next_masked) guard_values(*task, begin);
     }
   }
 };

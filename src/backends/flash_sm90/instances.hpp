@@ -1,5 +1,5 @@
-// The kernel instances that exist, as data. Host code without CUDA headers: a CPU-only build answers
-// for a Hopper GPU from the same table that the launcher and the instantiations use.
+// The kernel instances that exist, as data. Host code without CUDA headers: a CPU-only build
+// answers for a Hopper GPU from the same table that the launcher and the instantiations use.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@ namespace fovea::flash_sm90 {
 
 enum class Precision : std::uint8_t { bf16, f16 };
 /// What hides keys. `none`: only the end of the key axis. `lengths`: a key length per batch item or
-/// packed document. `key_bits`: one bit per key and batch item (or head). `band`: causal or window, any
-/// lengths, optionally key bits too.
+/// packed document. `key_bits`: one bit per key and batch item (or head). `band`: causal or window,
+/// any lengths, optionally key bits too.
 enum class Mask : std::uint8_t { none, lengths, key_bits, band };
 /// Which key blocks a query tile visits: all of them, or those of a caller's list.
 enum class Source : std::uint8_t { dense, list };

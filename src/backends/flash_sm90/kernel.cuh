@@ -29,7 +29,8 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
   static_assert(kBarriers <= 32);
   if (threadIdx.x < 32) {
     const uint32_t at = 8 * threadIdx.x;
-    const bool kv_empty = (at >= T::kKEmpty && at < T::kVFull) || (at >= T::kVEmpty && at < T::kTaskFull);
+    const bool kv_empty =
+        (at >= T::kKEmpty && at < T::kVFull) || (at >= T::kVEmpty && at < T::kTaskFull);
     const int arrivals = kv_empty              ? T::kWarpgroups * T::kCluster
                          : at >= T::kTaskEmpty ? 4 * T::kWarpgroups
                                                : 1;
@@ -42,24 +43,34 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
       cuda::tensor_map_prefetch(&out_map);
     }
   }
-  const Place place{tasks, bars, rank, who, team};
-  if (threadIdx.x == 96) write_first_task<kKey>(tasks[0], p, place);
-  if constexpr (T::kCluster > 1) cuda::cluster_sync();
-  else __syncthreads();
+  if (threadIdx.x == 96) {
+    Walk<kKey> walk(p, who, team);
+    Segment s;
+    const bool more = walk.next(s);
+    write_task<kKey>(tasks[0], s, more, walk, p, rank);
+  }
+  if constexpr (T::kCluster > 1)
+    cuda::cluster_sync();
+  else
+    __syncthreads();
 
   if (warpgroup == 0) {
     cuda::registers_decrease<T::kSchedule.producer_registers>();
     if (threadIdx.x % 32 == 0) {
       const int warp = threadIdx.x / 32;
-      if (warp == 0) produce_kv<kKey, false>(shared, StreamTasks<kKey>(place), &k_map, p, rank);
-      else if (warp == 1) produce_kv<kKey, true>(shared, StreamTasks<kKey>(place), &v_map, p, rank);
-      else if (warp == 2) produce_q<kKey>(shared, StreamTasks<kKey>(place), &q_map, p);
-      else hand_out<kKey>(tasks, p, place);
+      if (warp == 0)
+        produce_kv<kKey, false>(shared, tasks, &k_map, p, rank);
+      else if (warp == 1)
+        produce_kv<kKey, true>(shared, tasks, &v_map, p, rank);
+      else if (warp == 2)
+        produce_q<kKey>(shared, tasks, &q_map, p);
+      else
+        hand_out<kKey>(tasks, bars, p, rank, who, team);
     }
     __syncwarp();
   } else {
     cuda::registers_increase<T::kSchedule.consumer_registers>();
-    Consumer<kKey>(p, &out_map, shared, place, warpgroup - 1).run();
+    Consumer<kKey>(p, &out_map, shared, tasks, rank, who, warpgroup - 1).run(who);
     // Shared memory must outlive the copies out of it.
     if (T::kSchedule.staged_output && threadIdx.x % 32 == 0) cuda::tensor_store_wait_read();
   }
@@ -70,8 +81,12 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
 template <Key kKey>
 KernelInfo kernel_info() {
   using T = Traits<kKey>;
-  return {reinterpret_cast<const void*>(&flash_sm90_kernel<encode(kKey)>), T::kSharedBytes, T::kThreads,
-          T::kLoadRows, T::kLoadPanels, T::kPanels};
+  return {reinterpret_cast<const void*>(&flash_sm90_kernel<encode(kKey)>),
+          T::kSharedBytes,
+          T::kThreads,
+          T::kLoadRows,
+          T::kLoadPanels,
+          T::kPanels};
 }
 
 }  // namespace fovea::flash_sm90

@@ -40,8 +40,7 @@ void set_sizes(Params& p, const Problem& problem, const Key& key, const Schedule
   p.q_items = make_divisor(static_cast<std::uint32_t>(ceil_div(problem.seq_q, item_rows)));
   p.blocks = ceil_div(problem.seq_kv, key.block_kv);
   p.group_heads = static_cast<int>(problem.heads_q);
-  if (!problem.packed)
-    p.items = static_cast<int>(p.q_items.value * p.heads.value) * p.batches;
+  if (!problem.packed) p.items = static_cast<int>(p.q_items.value * p.heads.value) * p.batches;
   if (key.mask != Mask::none || key.source != Source::dense) return;
   p.waves = p.items / team;
   p.rest = p.items % team;
@@ -90,24 +89,23 @@ CUresult encode_maps(Maps& maps, const Problem& problem, const Arguments& a,
                           std::int64_t rows, std::int64_t heads, int box_rows, int box_panels) {
     // The stride of an axis of one element is never used but has to be valid.
     const auto stride = [](std::int64_t size, std::int64_t value) { return size > 1 ? value : 8; };
-    return cuda::encode_tensor_map(
-        &map, t.data, type,
-        {columns, rows, heads, batch, stride(rows, t.row), stride(heads, t.head),
-         stride(batch, t.batch)},
-        box_rows, box_panels);
+    return cuda::encode_tensor_map(&map, t.data, type,
+                                   {columns, rows, heads, batch, stride(rows, t.row),
+                                    stride(heads, t.head), stride(batch, t.batch)},
+                                   box_rows, box_panels);
   };
-  CUresult error = encode(maps.q, a.q, problem.head_dim, problem.seq_q, problem.heads_q, 64,
-                          info.panels);
+  CUresult error =
+      encode(maps.q, a.q, problem.head_dim, problem.seq_q, problem.heads_q, 64, info.panels);
   if (error == CUDA_SUCCESS)
-    error = encode(maps.k, a.k, problem.head_dim, problem.seq_kv, problem.heads_kv,
-                   info.load_rows, info.load_panels);
+    error = encode(maps.k, a.k, problem.head_dim, problem.seq_kv, problem.heads_kv, info.load_rows,
+                   info.load_panels);
   if (error == CUDA_SUCCESS)
-    error = encode(maps.v, a.v, problem.dim_v, problem.seq_kv, problem.heads_kv,
-                   info.load_rows, info.load_panels);
-  if (problem.out_float) maps.out = maps.q;  // unused
+    error = encode(maps.v, a.v, problem.dim_v, problem.seq_kv, problem.heads_kv, info.load_rows,
+                   info.load_panels);
+  if (problem.out_float)
+    maps.out = maps.q;  // unused
   else if (error == CUDA_SUCCESS)
-    error = encode(maps.out, a.out, problem.dim_v, problem.seq_q, problem.heads_q, 16,
-                   info.panels);
+    error = encode(maps.out, a.out, problem.dim_v, problem.seq_q, problem.heads_q, 16, info.panels);
   return error;
 }
 
@@ -133,7 +131,8 @@ class DeviceGuard {
   cudaError_t error_ = cudaSuccess;
 };
 
-/// Multiprocessors of the current device; raises the kernel's shared-memory limit there the first time.
+/// Multiprocessors of the current device; raises the kernel's shared-memory limit there the first
+/// time.
 cudaError_t device_multiprocessors(const KernelInfo& info, int device, DeviceCache& cache,
                                    int& count) {
   const auto index = static_cast<std::size_t>(device);
@@ -185,7 +184,8 @@ LaunchStatus launch(const Problem& problem, const Choice& choice, const Argument
       error != cudaSuccess)
     return {4, error};
   multiprocessors = std::min(multiprocessors, kMaxMultiprocessors);
-  if (problem.multiprocessors > 0) multiprocessors = std::min(multiprocessors, problem.multiprocessors);
+  if (problem.multiprocessors > 0)
+    multiprocessors = std::min(multiprocessors, problem.multiprocessors);
   Maps maps;
   if (const CUresult error = encode_maps(maps, problem, arguments, info); error != CUDA_SUCCESS)
     return {error == CUDA_ERROR_NOT_FOUND ? 2 : 3, error};

@@ -26,9 +26,9 @@ struct KernelInfo {
 template <Key kKey>
 KernelInfo kernel_info();
 
-/// Device pointers and element strides of one call. q [batch, seq_q, heads_q, head_dim] and so on by
-/// strides, the last axis contiguous; packed tensors have batch stride 0. Bases are 16-byte aligned and
-/// strides multiples of 8 elements (out in float32: 4).
+/// Device pointers and element strides of one call. q [batch, seq_q, heads_q, head_dim] and so on
+/// by strides, the last axis contiguous; packed tensors have batch stride 0. Bases are 16-byte
+/// aligned and strides multiples of 8 elements (out in float32: 4).
 struct Tensor {
   void* data = nullptr;
   std::int64_t batch = 0, row = 0, head = 0;
@@ -41,7 +41,8 @@ struct Arguments {
   bool kv_lengths_int64 = false;
   const int* cu_seqlens_q = nullptr;  // [documents + 1] (Problem::packed)
   const int* cu_seqlens_kv = nullptr;
-  const std::uint8_t* key_mask = nullptr;  // bool [batch, heads, seq_kv], unit last stride (Problem::key_bits)
+  const std::uint8_t* key_mask =
+      nullptr;  // bool [batch, heads, seq_kv], unit last stride (Problem::key_bits)
   std::int64_t key_mask_batch = 0, key_mask_head = 0;  // element strides, 0 where broadcast
   const int* list_counts = nullptr;   // Problem::list: [batch, heads, query blocks]
   const int* list_indices = nullptr;  // [batch, heads, query blocks, capacity] ascending key blocks
@@ -50,7 +51,8 @@ struct Arguments {
   void* workspace = nullptr;  // Choice::workspace_bytes, 256-byte aligned, any contents
 };
 
-/// Where a launch failed: 0 none, 1 no such instance, 2 no driver entry point, 3 tensor map, 4 runtime.
+/// Where a launch failed: 0 none, 1 no such instance, 2 no driver entry point, 3 tensor map, 4
+/// runtime.
 struct LaunchStatus {
   int stage = 0;
   int code = 0;  // CUresult or cudaError_t
@@ -64,8 +66,8 @@ struct DeviceCache {
   std::array<std::atomic<int>, 64> multiprocessors{};
 };
 
-/// Enqueues the call on `stream` of `device` and leaves the current device as it was. Allocates nothing,
-/// waits for nothing; capturable in a CUDA graph.
+/// Enqueues the call on `stream` of `device` and leaves the current device as it was. Allocates
+/// nothing, waits for nothing; capturable in a CUDA graph.
 LaunchStatus launch(const Problem& problem, const Choice& choice, const Arguments& arguments,
                     int device, DeviceCache& cache, CUstream_st* stream);
 

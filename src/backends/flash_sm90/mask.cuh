@@ -1,5 +1,6 @@
 // Partial tiles: hiding scores, and keeping values behind hidden keys out of P.V. A hidden key has
-// probability exactly 0, but 0 * NaN is NaN, so its row of V must not reach the tensor core as it is.
+// probability exactly 0, but 0 * NaN is NaN, so its row of V must not reach the tensor core as it
+// is.
 #pragma once
 
 #include "src/backends/flash_sm90/work.cuh"
@@ -17,8 +18,7 @@ struct Visible {
   int low, high;
 };
 template <Key kKey>
-FOVEA_DEVICE Visible visible_range(const Params& p, const Task& t, int first_key,
-                                   int row) {
+FOVEA_DEVICE Visible visible_range(const Params& p, const Task& t, int first_key, int row) {
   if constexpr (Traits<kKey>::kBand) {
     const int diagonal = t.m * Traits<kKey>::kBlockQ + row + t.kv_length - t.q_length;
     return {diagonal - p.window_left - first_key,
@@ -57,14 +57,13 @@ FOVEA_DEVICE void hide(float (&s)[kScores], const Params& p, const Task& t, int 
       for (int j = 4 * w; j < 4 * w + 4 && j < kScores / 4; j++)
 #pragma unroll
         for (int e = 0; e < 2; e++)
-          if (!(bits & (1u << (8 * (j - 4 * w) + e))))
-            s[4 * j + e] = s[4 * j + 2 + e] = -INFINITY;
+          if (!(bits & (1u << (8 * (j - 4 * w) + e)))) s[4 * j + e] = s[4 * j + 2 + e] = -INFINITY;
     }
   }
 }
 
-/// Keys hidden from every row: the calling warpgroup zeroes their rows of V (every warpgroup writes the
-/// same zeros). The caller synchronises the warpgroup before its next product.
+/// Keys hidden from every row: the calling warpgroup zeroes their rows of V (every warpgroup writes
+/// the same zeros). The caller synchronises the warpgroup before its next product.
 template <Key kKey>
 FOVEA_DEVICE void clear_hidden_values(uint32_t v, const Params& p, const Task& t, int i) {
   using T = Traits<kKey>;
@@ -97,11 +96,11 @@ FOVEA_DEVICE bool holds_non_finite(uint32_t v, int thread, int threads) {
   return found != 0;
 }
 
-/// The select path, first half: adds the non-finite values of a V tile to the rows that see their key.
-/// (Any positive probability times such a value is that value, or NaN beside another one.)
+/// The select path, first half: adds the non-finite values of a V tile to the rows that see their
+/// key. (Any positive probability times such a value is that value, or NaN beside another one.)
 template <Key kKey, int kOutputs>
-FOVEA_DEVICE void add_non_finite(float (&o)[kOutputs], uint32_t v, const Params& p,
-                                 const Task& t, int i, const Lane& lane) {
+FOVEA_DEVICE void add_non_finite(float (&o)[kOutputs], uint32_t v, const Params& p, const Task& t,
+                                 int i, const Lane& lane) {
   using T = Traits<kKey>;
   using Type = typename T::Type;
   const int block = block_of<kKey>(p, t, i), first_key = block * T::kBlockKv;
@@ -139,9 +138,8 @@ FOVEA_DEVICE void clear_non_finite(uint32_t v, int thread, int threads) {
   using Type = typename T::Type;
   for (uint32_t at = thread * 16; at < T::kKvBytes; at += threads * 16) {
     const uint4 x = cuda::shared_load_16(v + at);
-    cuda::shared_store_16(
-        v + at, {cuda::finite_halves<Type>(x.x), cuda::finite_halves<Type>(x.y),
-                 cuda::finite_halves<Type>(x.z), cuda::finite_halves<Type>(x.w)});
+    cuda::shared_store_16(v + at, {cuda::finite_halves<Type>(x.x), cuda::finite_halves<Type>(x.y),
+                                   cuda::finite_halves<Type>(x.z), cuda::finite_halves<Type>(x.w)});
   }
   cuda::fence_async_shared();
 }

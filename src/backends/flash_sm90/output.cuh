@@ -7,9 +7,12 @@ namespace fovea::flash_sm90 {
 
 /// Barrier of one consumer warpgroup.
 FOVEA_DEVICE void warpgroup_sync(int warpgroup) {
-  if (warpgroup == 0) cuda::named_sync<4>(128);
-  else if (warpgroup == 1) cuda::named_sync<5>(128);
-  else cuda::named_sync<6>(128);
+  if (warpgroup == 0)
+    cuda::named_sync<4>(128);
+  else if (warpgroup == 1)
+    cuda::named_sync<5>(128);
+  else
+    cuda::named_sync<6>(128);
 }
 
 /// 4 x 4 transpose of 32-bit words inside each quad.
@@ -17,14 +20,18 @@ FOVEA_DEVICE void quad_transpose(uint32_t (&x)[4], int quad_lane) {
 #pragma unroll
   for (int j = 0; j < 4; j += 2) {
     const uint32_t got = __shfl_xor_sync(~0u, (quad_lane & 1) ? x[j] : x[j + 1], 1);
-    if (quad_lane & 1) x[j] = got;
-    else x[j + 1] = got;
+    if (quad_lane & 1)
+      x[j] = got;
+    else
+      x[j + 1] = got;
   }
 #pragma unroll
   for (int j = 0; j < 2; j++) {
     const uint32_t got = __shfl_xor_sync(~0u, (quad_lane & 2) ? x[j] : x[j + 2], 2);
-    if (quad_lane & 2) x[j] = got;
-    else x[j + 2] = got;
+    if (quad_lane & 2)
+      x[j] = got;
+    else
+      x[j + 2] = got;
   }
 }
 
@@ -55,13 +62,12 @@ FOVEA_DEVICE void store_output(const float (&o)[kOutputs], const cuda::Rows& row
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       const int row = first + lane / 4 + 8 * h;
-      float* to = static_cast<float*>(p.out) + origin + (q_start + row) * p.out_row +
-                  2 * quad_lane;
+      float* to = static_cast<float*>(p.out) + origin + (q_start + row) * p.out_row + 2 * quad_lane;
 #pragma unroll
       for (int j = 0; j < kOutputs / 4; j++)
         if (row < q_length && 8 * j < p.dim_v)
-          *reinterpret_cast<float2*>(to + 8 * j) = make_float2(
-              o[4 * j + 2 * h] * inverse[h], o[4 * j + 2 * h + 1] * inverse[h]);
+          *reinterpret_cast<float2*>(to + 8 * j) =
+              make_float2(o[4 * j + 2 * h] * inverse[h], o[4 * j + 2 * h + 1] * inverse[h]);
     }
     return;
   }
@@ -70,8 +76,8 @@ FOVEA_DEVICE void store_output(const float (&o)[kOutputs], const cuda::Rows& row
   };
   uint16_t* out = static_cast<uint16_t*>(p.out) + origin;
   if constexpr (T::kSchedule.staged_output) {
-    // Each warp stages its 16 rows: lane l addresses row l % 8 of the 8 x 8 matrix l / 8, in the order
-    // (upper rows, j), (lower, j), (upper, j + 1), (lower, j + 1).
+    // Each warp stages its 16 rows: lane l addresses row l % 8 of the 8 x 8 matrix l / 8, in the
+    // order (upper rows, j), (lower, j), (upper, j + 1), (lower, j + 1).
     const uint32_t stage = shared + T::kOutOffset + (warpgroup * 4 + warp) * T::kOutBytes;
     if (lane == 0) cuda::tensor_store_wait_read();
     __syncwarp();
@@ -123,8 +129,8 @@ FOVEA_DEVICE void store_output(const float (&o)[kOutputs], const cuda::Rows& row
   }
 }
 
-// Partial results are written by the pieces of a tile that do not start at its block 0 and merged, in
-// order, by the one that does.
+// Partial results are written by the pieces of a tile that do not start at its block 0 and merged,
+// in order, by the one that does.
 
 template <Key kKey, int kOutputs>
 FOVEA_DEVICE void write_partial(const float (&o)[kOutputs], const cuda::Rows& rows, const Params& p,

@@ -1,15 +1,63 @@
-// The producer warpgroup: one thread each for the K, V and Q streams, and one that hands out tasks.
-// A stream waits until a buffer is empty and issues the tensor copies that fill it;
-// the copies complete on the buffer's "full" barrier.
+// The producer warpgroup: one thread that hands out tasks, one each for the K, V and Q streams. A
+// stream waits until a buffer is empty and issues the tensor copies that fill it; the copies
+// complete on the buffer's "full" barrier.
 #pragma once
 
-#include "src/backends/flash_sm90/tasks.cuh"
+#include "src/backends/flash_sm90/work.cuh"
 #include "src/cuda/pipeline.cuh"
 
 namespace fovea::flash_sm90 {
 
+template <Key kKey>
+FOVEA_DEVICE void write_task(Task& task, const Segment& s, bool more, const Walk<kKey>& walk,
+                             const Params& p, uint32_t rank) {
+  if (!more) {
+    task.begin = task.end = 0;
+    return;
+  }
+  locate<kKey>(p, s, rank, task);
+  task.units = walk.units;
+  task.pieces = walk.pieces;
+}
+/// Writes the tasks of this thread block, in order, to a ring in shared memory. The first one is
+/// already there: the kernel writes it while the block starts up.
+template <Key kKey>
+FOVEA_DEVICE void hand_out(Task* tasks, uint32_t bars, const Params& p, uint32_t rank, int who,
+                           int team) {
+  using T = Traits<kKey>;
+  cuda::Ring<kTaskSlots> ring;
+  Walk<kKey> walk(p, who, team);
+  bool more = true;
+#pragma unroll 1
+  for (bool first = true; more; ring.next(), first = false) {
+    Segment s;
+    more = walk.next(s);
+    if (!first) {
+      cuda::mbarrier_wait(bars + T::kTaskEmpty + 8 * ring.stage, ring.phase ^ 1);
+      write_task<kKey>(tasks[ring.stage], s, more, walk, p, rank);
+    }
+    cuda::mbarrier_arrive(bars + T::kTaskFull + 8 * ring.stage);
+  }
+}
+
+/// The tasks in order, as the streams read them.
+template <Key kKey>
+struct TaskReader {
+  const Task* tasks;
+  const uint32_t full;
+  cuda::Ring<kTaskSlots> ring;
+  FOVEA_DEVICE TaskReader(const Task* ring_base, uint32_t bars)
+      : tasks(ring_base), full(bars + Traits<kKey>::kTaskFull) {}
+  FOVEA_DEVICE const Task& next() {
+    cuda::mbarrier_wait(full + 8 * ring.stage, ring.phase);
+    const Task& task = tasks[ring.stage];
+    ring.next();
+    return task;
+  }
+};
+
 template <Key kKey, bool kIsV>
-FOVEA_DEVICE void produce_kv(uint32_t shared, StreamTasks<kKey> tasks, const CUtensorMap* map,
+FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorMap* map,
                              const Params& p, uint32_t rank) {
   using T = Traits<kKey>;
   const uint32_t bars = shared + T::kBarrierOffset;
@@ -19,11 +67,14 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, StreamTasks<kKey> tasks, const CUt
   const int column_step = kIsV ? p.v_column_step : p.qk_column_step;
   const int panel_step = kIsV ? p.v_panel_step : p.qk_panel_step;
   cuda::Ring<T::kStages> ring;
-  while (const Task* task = tasks.next()) {
-    const Task& t = *task;
+  TaskReader<kKey> reader(tasks, bars);
+  for (;;) {
+    const Task& t = reader.next();
     const int end = t.end, batch = t.batch, head = divide(t.head, p.kv_group);
+    int i = t.begin;
+    if (i == end) return;
 #pragma unroll 1
-    for (int i = t.begin; i < end; i++, ring.next()) {
+    for (; i < end; i++, ring.next()) {
       const int row = t.kv_start + block_of<kKey>(p, t, i) * T::kBlockKv;
       cuda::mbarrier_wait(empty + 8 * ring.stage, ring.phase ^ 1);
       const uint32_t barrier = full + 8 * ring.stage;
@@ -50,18 +101,24 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, StreamTasks<kKey> tasks, const CUt
 }
 
 template <Key kKey>
-FOVEA_DEVICE void produce_q(uint32_t shared, StreamTasks<kKey> tasks, const CUtensorMap* map,
+FOVEA_DEVICE void produce_q(uint32_t shared, const Task* tasks, const CUtensorMap* map,
                             const Params& p) {
   using T = Traits<kKey>;
   const uint32_t bars = shared + T::kBarrierOffset;
   cuda::Ring<T::kQStages> ring;
-  for (; const Task* task = tasks.next(); ring.next()) {
-    const int row = task->q_start + task->m * T::kBlockQ, head = task->head, batch = task->batch;
+  for (TaskReader<kKey> reader(tasks, bars);; ring.next()) {
+    const Task& t = reader.next();
+    const int row = t.q_start + t.m * T::kBlockQ, head = t.head, batch = t.batch;
+    const bool none = t.begin == t.end;
 #pragma unroll 1
     for (int w = 0; w < T::kWarpgroups; w++) {
       const uint32_t i = ring.stage * T::kWarpgroups + w;
       const uint32_t full = bars + T::kQFull + 8 * i;
       cuda::mbarrier_wait(bars + T::kQEmpty + 8 * i, ring.phase ^ 1);
+      if (none) {
+        cuda::mbarrier_arrive(full);
+        continue;
+      }
       cuda::mbarrier_expect(full, T::kQBytes);
 #pragma unroll
       for (int n = 0; n < T::kPanels; n++) {
@@ -71,6 +128,7 @@ FOVEA_DEVICE void produce_q(uint32_t shared, StreamTasks<kKey> tasks, const CUte
         if (p.qk_panel_step) break;
       }
     }
+    if (none) return;
   }
 }
 

@@ -10,19 +10,19 @@
 
 namespace fovea::flash_sm90 {
 
-/// A segment as producers hand it to consumers: the query tile in coordinates of the tensor maps and
-/// the key blocks it visits.
+/// A segment as producers hand it to consumers: the query tile in coordinates of the tensor maps
+/// and the key blocks it visits.
 inline constexpr int kTaskSlots = 4;
 struct alignas(16) Task {
   int begin, end;  // of this segment, in visiting order; equal: no work follows
   int count;       // key blocks of the whole tile
   int m, head, batch;
   int q_start, q_length, kv_start, kv_length;
-  int partials;            // visited blocks 0 .. partials - 1 hide keys from some row, the others do not
-  int first_block;         // number of visited block 0 where blocks form a range
+  int partials;     // visited blocks 0 .. partials - 1 hide keys from some row, the others do not
+  int first_block;  // number of visited block 0 where blocks form a range
   int high_partials, low_block;  // band: see block_of
-  int key_row;             // key bits
-  int unit, units, pieces;  // see Walk
+  int key_row;                   // key bits
+  int unit, units, pieces;       // see Walk
 };
 
 template <Key kKey>
@@ -57,15 +57,15 @@ struct Traits {
 
   using Tile = cuda::Tile;
   static constexpr int kPanels = (kHeadDim + Tile::kColumns - 1) / Tile::kColumns;
-  /// Multicast shares of a K or V tile: whole panels where they divide evenly, else rows of every panel.
+  /// Multicast shares of a K or V tile: whole panels where they divide evenly, else rows of every
+  /// panel.
   static constexpr bool kSharePanels = kPanels % kCluster == 0;
   static constexpr int kLoadPanels = kSharePanels ? kPanels / kCluster : kPanels;
   static constexpr int kLoadRows = kSharePanels ? kBlockKv : kBlockKv / kCluster;
   static_assert(kBlockKv % 16 == 0 && kLoadRows % 8 == 0 && kBlockKv < 32 * kKeyWords);
 
-  // Shared memory: Q (one 64-row tile per warpgroup and buffer), K ring, V ring, O staging (16 rows per
-  // warp), barriers,
-  // tasks. All tiles start at multiples of 1024 bytes.
+  // Shared memory: Q (one 64-row tile per warpgroup and buffer), K ring, V ring, O staging (16 rows
+  // per warp), barriers, tasks. All tiles start at multiples of 1024 bytes.
   static constexpr uint32_t kQPanelBytes = Tile::panel_bytes(64);
   static constexpr uint32_t kQBytes = kPanels * kQPanelBytes;
   static constexpr uint32_t kKvPanelBytes = Tile::panel_bytes(kBlockKv);

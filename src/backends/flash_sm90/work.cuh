@@ -1,11 +1,11 @@
-// Which query tile and which of its key blocks a thread block works on, computed alike by producers and
-// consumers.
+// Which query tile and which of its key blocks a thread block works on, computed alike by producers
+// and consumers.
 //
-// A work item is one query tile, or the two neighbouring ones of a cluster. Items are dealt round-robin
-// to the team (blocks or clusters) in whole waves. The items left over would leave most of the team
-// idle, so their key blocks form a pool of units that is cut into equal pieces, one per member; pieces
-// of one item are merged through the workspace. A segment is a range of an item's key blocks, counted in
-// visiting order: the blocks that need masking come first.
+// A work item is one query tile, or the two neighbouring ones of a cluster. Items are dealt
+// round-robin to the team (blocks or clusters) in whole waves. The items left over would leave most
+// of the team idle, so their key blocks form a pool of units that is cut into equal pieces, one per
+// member; pieces of one item are merged through the workspace. A segment is a range of an item's
+// key blocks, counted in visiting order: the blocks that need masking come first.
 #pragma once
 
 #include "src/backends/flash_sm90/traits.cuh"
@@ -42,8 +42,8 @@ FOVEA_DEVICE Span q_span(const Params& p, int batch) {
   return p.cu_seqlens_q ? document(p.cu_seqlens_q, batch, p.seq_q) : Span{0, p.seq_q};
 }
 
-/// Number of visited block i. A range is visited from its end; a band first visits the partial blocks at
-/// its upper and lower ends.
+/// Number of visited block i. A range is visited from its end; a band first visits the partial
+/// blocks at its upper and lower ends.
 template <Key kKey>
 FOVEA_DEVICE int block_of(const Params& p, const Task& t, int i) {
   using T = Traits<kKey>;
@@ -104,7 +104,8 @@ FOVEA_DEVICE void locate(const Params& p, const Segment& s, uint32_t rank, Task&
   // Its key blocks, those that need masking first.
   const int tail = t.kv_length % T::kBlockKv != 0 || t.kv_length == 0 ? 1 : 0;
   if constexpr (!T::kDense) {
-    t.count = __ldg(p.list_counts + t.batch * p.list_count_batch + t.head * p.list_count_head + t.m);
+    t.count =
+        __ldg(p.list_counts + t.batch * p.list_count_batch + t.head * p.list_count_head + t.m);
     if (t.count <= 0 || t.kv_length == 0) {  // one block with every key hidden
       t.count = 1;
       t.kv_length = 0;
@@ -163,7 +164,11 @@ struct Walk {
   int units = 0, unit = 0, unit_end = 0, group_unit = 0;
 
   FOVEA_DEVICE Walk(const Params& params, int member, int members)
-      : p(params), who(member), team(members), waves(params.waves), rest(params.rest),
+      : p(params),
+        who(member),
+        team(members),
+        waves(params.waves),
+        rest(params.rest),
         pieces(params.pieces) {
     if constexpr (T::kGrouped) {
       int items = p.items;
@@ -220,8 +225,7 @@ struct Walk {
     if constexpr (T::kGrouped && T::kSplit) {
       if (i == waves && rest) open_pool();
     }
-    if (pieces == 0)
-      return i == waves && who < rest && whole_item(waves * team + who, s);
+    if (pieces == 0) return i == waves && who < rest && whole_item(waves * team + who, s);
     if constexpr (!T::kGrouped) {
       if (who >= pieces) return false;
       const int u0 = piece_begin(who, units, pieces), u1 = piece_begin(who + 1, units, pieces);
@@ -247,6 +251,7 @@ struct Walk {
       return true;
     }
   }
+
  private:
   FOVEA_DEVICE void open_pool() {
     const int first = waves * team;
