@@ -61,6 +61,12 @@ foreach(family IN ITEMS portable sm80 sm90)
   target_compile_definitions(fovea_objects PRIVATE ${macro}=$<BOOL:${count}>)
 endforeach()
 
+# CMake 3.25 does not know nvcc's C++20 flag.
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
+
 function(fovea_add_cuda_sources)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "FAMILY" "FILES")
   if(NOT arg_FAMILY MATCHES "^(portable|sm80|sm90)$" OR NOT arg_FILES)
@@ -79,8 +85,7 @@ function(fovea_add_cuda_sources)
                  CUDA_VISIBILITY_PRESET hidden
                  POSITION_INDEPENDENT_CODE ON)
     fovea_set_warnings(${objects})
-    # CMake 3.25 does not know nvcc's C++20 flag, so CUDA_STANDARD cannot ask for it.
-    target_compile_options(${objects} PRIVATE -std=c++20 --threads=${FOVEA_NVCC_THREADS})
+    target_compile_options(${objects} PRIVATE --threads=${FOVEA_NVCC_THREADS})
     target_include_directories(${objects} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}")
     target_link_libraries(${objects} PRIVATE CUDA::cudart_static)
     target_sources(fovea PRIVATE $<TARGET_OBJECTS:${objects}>)
