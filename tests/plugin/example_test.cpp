@@ -101,9 +101,9 @@ TEST(PluginExample, LoadsThroughTheCInterface) {
   EXPECT_NE(std::string(json).find("\"NAIVE_ATTN\""), std::string::npos) << json;
   fovea_string_free(json);
   fovea_error* error = nullptr;
-  EXPECT_EQ(fovea_load_plugin("/no/such/plugin.so", nullptr, &error),
+  EXPECT_EQ(fovea_load_plugin("/nonexistent/plugin.so", nullptr, &error),
             static_cast<int32_t>(ErrorCode::invalid_file));
-  EXPECT_NE(std::string(fovea_error_message(error)).find("/no/such/plugin.so"), std::string::npos);
+  EXPECT_NE(std::string(fovea_error_message(error)).find("/nonexistent/plugin.so"), std::string::npos);
   fovea_error_free(error);
 }
 
