@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fovea/log.hpp"
+#include "fovea/plugin_loader.hpp"
 #include "fovea/version.hpp"
 #include "src/core/text.hpp"
 #include "tools/fovea/json.hpp"
@@ -122,6 +123,7 @@ Result<ExitCode> dispatch(const Terminal& terminal, std::vector<std::string> arg
     }
     set_log_level(*parsed);
   }
+  load_plugins_from_environment();  // failures are logged
   return verb->execute(invocation);
 }
 
