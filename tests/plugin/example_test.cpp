@@ -14,10 +14,14 @@
 namespace fovea {
 namespace {
 
-AttentionConfig config_of(const char* backend) { return *build_config({.backend = backend}); }
+AttentionConfig config_of(const char* backend) {
+  ConfigSources sources;
+  sources.backend = backend;
+  return *build_config(sources);
+}
 
 struct Inputs {
-  explicit Inputs(int64_t seq) : seq(seq) {
+  explicit Inputs(int64_t length) : seq(length) {
     for (size_t i = 0; i < q.size(); ++i) {
       q[i] = std::sin(0.37f * static_cast<float>(i));
       k[i] = std::cos(0.23f * static_cast<float>(i));
