@@ -24,5 +24,6 @@
 #include "fovea/registry.hpp"
 #include "fovea/schedule.hpp"
 #include "fovea/select.hpp"
+#include "fovea/sparse.hpp"
 #include "fovea/tensor_view.hpp"
 #include "fovea/version.hpp"
