@@ -41,7 +41,11 @@ std::string read_text(const char* text, std::string_view fallback) {
 }
 
 Error misbehaved(std::string_view who, std::string what) {
-  Reason reason{ReasonCode::plugin, "plugin " + std::string(who), std::move(what), {}, {}};
+  Reason reason{ReasonCode::plugin,
+                who.empty() ? "plugin" : "plugin " + std::string(who),
+                std::move(what),
+                {},
+                {}};
   std::string message = sentence(reason);
   return {ErrorCode::not_available, std::move(message), {std::move(reason)}};
 }
