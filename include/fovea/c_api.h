@@ -1,11 +1,13 @@
-/* The C interface (C99). Opaque handles, codes and message handles; no C++ type, exception or FILE crosses.
+/* The C interface (C99). Opaque handles, codes and message handles; no C++ type, exception or FILE
+ * crosses.
  *
  * Rules for every function:
- *  - It returns FOVEA_OK (0) or an error number (see fovea_error_code_name). On an error nothing is written to the
- *    outputs, and if `error` is not NULL it receives a handle for fovea_error_free.
+ *  - It returns FOVEA_OK (0) or an error number (see fovea_error_code_name). On an error nothing is
+ * written to the outputs, and if `error` is not NULL it receives a handle for fovea_error_free.
  *  - Structs start with struct_size = sizeof(the struct); fields beyond it are taken as absent.
  *  - Strings are UTF-8, NUL-terminated, copied by the receiver; NULL means absent where stated.
- *  - Handles are thread-safe to use from several threads; freeing is the last use. Freeing NULL does nothing.
+ *  - Handles are thread-safe to use from several threads; freeing is the last use. Freeing NULL
+ * does nothing.
  */
 #ifndef FOVEA_C_API_H_
 #define FOVEA_C_API_H_
@@ -37,16 +39,18 @@ FOVEA_C_API const char* fovea_version(void);
 /* FOVEA_C_API_VERSION of the library that is loaded. */
 FOVEA_C_API int32_t fovea_c_api_version(void);
 
-/* --- Errors ------------------------------------------------------------------------------------------------- */
+/* --- Errors
+ * -------------------------------------------------------------------------------------------------
+ */
 
 /* One refusal as data. The strings live as long as their error or receipt. */
 typedef struct fovea_reason {
-  const char* code;     /* e.g. "head_dim" */
+  const char* code; /* e.g. "head_dim" */
   const char* field;
   const char* got;
   const char* accepted;
   const char* remedy;
-  const char* message;  /* the sentence */
+  const char* message; /* the sentence */
 } fovea_reason;
 
 FOVEA_C_API int32_t fovea_error_code(const fovea_error* error);
@@ -61,20 +65,26 @@ FOVEA_C_API void fovea_error_free(fovea_error* error);
 /* Frees a string that a function here returned through an output. */
 FOVEA_C_API void fovea_string_free(char* text);
 
-/* --- Configuration ------------------------------------------------------------------------------------------ */
+/* --- Configuration
+ * ------------------------------------------------------------------------------------------ */
 
 /* `json`: text, or NULL for an empty configuration. `backend`: shorthand for the default, or NULL.
  * use_environment != 0 reads FOVEA_BACKEND when no default is set. */
-FOVEA_C_API int32_t fovea_config_create(const char* json, const char* backend, int32_t use_environment,
-                                        fovea_config** config, fovea_error** error);
+FOVEA_C_API int32_t fovea_config_create(const char* json, const char* backend,
+                                        int32_t use_environment, fovea_config** config,
+                                        fovea_error** error);
 /* The normalised JSON; free with fovea_string_free. */
-FOVEA_C_API int32_t fovea_config_to_json(const fovea_config* config, char** json, fovea_error** error);
+FOVEA_C_API int32_t fovea_config_to_json(const fovea_config* config, char** json,
+                                         fovea_error** error);
 FOVEA_C_API void fovea_config_free(fovea_config* config);
 
-/* --- Calls -------------------------------------------------------------------------------------------------- */
+/* --- Calls
+ * --------------------------------------------------------------------------------------------------
+ */
 
-/* A strided tensor that the caller owns. rank 0 means absent. Strides are in elements. device_type, dtype_code and
- * dtype_bits have DLPack's values (CPU = 1, CUDA = 2; float = 2, bfloat = 4, bool = 6, int = 0, uint = 1). */
+/* A strided tensor that the caller owns. rank 0 means absent. Strides are in elements. device_type,
+ * dtype_code and dtype_bits have DLPack's values (CPU = 1, CUDA = 2; float = 2, bfloat = 4, bool =
+ * 6, int = 0, uint = 1). */
 typedef struct fovea_tensor {
   void* data;
   int32_t device_type;
@@ -87,7 +97,8 @@ typedef struct fovea_tensor {
   int64_t stride[5];
 } fovea_tensor;
 
-/* A layer. Names may be NULL: role "self", no category. Zero sizes accept any. threads <= 0: OpenMP's default. */
+/* A layer. Names may be NULL: role "self", no category. Zero sizes accept any. threads <= 0:
+ * OpenMP's default. */
 typedef struct fovea_layer_options {
   size_t struct_size;
   const char* role;
@@ -100,9 +111,10 @@ typedef struct fovea_layer_options {
   int32_t threads;
 } fovea_layer_options;
 
-/* One call. q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv] in input_layout ("bshd" when NULL); out
- * [B,Sq,Hq,Dv] contiguous in output_layout (NULL: the input layout); lse float32 [B,Hq,Sq], packed [Hq,Tq], absent
- * when not wanted. An argument here beats the configuration. Set window_left and window_right to -1 for none. */
+/* One call. q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv] in input_layout ("bshd" when NULL);
+ * out [B,Sq,Hq,Dv] contiguous in output_layout (NULL: the input layout); lse float32 [B,Hq,Sq],
+ * packed [Hq,Tq], absent when not wanted. An argument here beats the configuration. Set window_left
+ * and window_right to -1 for none. */
 typedef struct fovea_call {
   size_t struct_size;
   fovea_tensor q, k, v;
@@ -126,12 +138,13 @@ typedef struct fovea_call {
 } fovea_call;
 
 /* `config` is copied; NULL means an empty one (platform default). */
-FOVEA_C_API int32_t fovea_attention_create(const fovea_layer_options* options, const fovea_config* config,
-                                           fovea_attention** attention, fovea_error** error);
+FOVEA_C_API int32_t fovea_attention_create(const fovea_layer_options* options,
+                                           const fovea_config* config, fovea_attention** attention,
+                                           fovea_error** error);
 FOVEA_C_API void fovea_attention_free(fovea_attention* attention);
 
-/* Shape and contiguous strides of out and lse for the call's q, k, v, layouts and flags; the data pointers are
- * not read and the results' data is NULL. `lse` may be NULL. */
+/* Shape and contiguous strides of out and lse for the call's q, k, v, layouts and flags; the data
+ * pointers are not read and the results' data is NULL. `lse` may be NULL. */
 FOVEA_C_API int32_t fovea_output_spec(const fovea_call* call, fovea_tensor* out, fovea_tensor* lse,
                                       fovea_error** error);
 
@@ -147,21 +160,33 @@ FOVEA_C_API int32_t fovea_plan_run(const fovea_plan* plan, const fovea_call* cal
                                    size_t workspace_bytes, fovea_error** error);
 FOVEA_C_API void fovea_plan_free(fovea_plan* plan);
 
-/* --- Receipts, explain, availability ------------------------------------------------------------------------ */
+/* --- Receipts, explain, availability
+ * ------------------------------------------------------------------------ */
 
 /* The receipt as JSON ("receipt" of fovea.run/1); lives as long as the receipt. */
 FOVEA_C_API const char* fovea_receipt_json(const fovea_receipt* receipt);
 FOVEA_C_API void fovea_receipt_free(fovea_receipt* receipt);
 
-/* What would run: fovea.explain/1 as JSON, freed with fovea_string_free. `platform` NULL: this machine's CPU, else
- * "cuda", ... with `facts` ("sm=90,cudnn=9.19", NULL or "" allowed). `problem`: a problem string or NULL. `role`
- * NULL: the default and every per_role entry. */
-FOVEA_C_API int32_t fovea_explain(const fovea_config* config, const char* platform, const char* facts,
-                                  const char* role, const char* category, const char* problem, char** json,
-                                  fovea_error** error);
+/* What would run: fovea.explain/1 as JSON, freed with fovea_string_free. `platform` NULL: this
+ * machine's CPU, else "cuda", ... with `facts` ("sm=90,cudnn=9.19", NULL or "" allowed). `problem`:
+ * a problem string or NULL. `role` NULL: the default and every per_role entry. */
+FOVEA_C_API int32_t fovea_explain(const fovea_config* config, const char* platform,
+                                  const char* facts, const char* role, const char* category,
+                                  const char* problem, char** json, fovea_error** error);
 
-/* Whether a backend runs on this machine: {"backend","state","provider","cause","install"} as JSON. */
+/* Whether a backend runs on this machine: {"backend","state","provider","cause","install"} as JSON.
+ */
 FOVEA_C_API int32_t fovea_availability(const char* backend, char** json, fovea_error** error);
+
+/* --- Plugins ------------------------------------------------------------------------------------------------ */
+
+/* Loads a shared library of backends (fovea/plugin.h), which stays loaded, and puts them behind their names. `json`
+ * may be NULL: {"file","name","version","backends":[{"path","name","replaced"}]}. */
+FOVEA_C_API int32_t fovea_load_plugin(const char* file, char** json, fovea_error** error);
+
+/* Loads every libfovea-backend-*.so of the folders in FOVEA_PLUGIN_PATH. Failures are logged as warnings and listed
+ * in `json` (may be NULL): {"loaded":[...],"failed":["..."]}; they are no error here. */
+FOVEA_C_API int32_t fovea_load_plugins_from_environment(char** json, fovea_error** error);
 
 #ifdef __cplusplus
 } /* extern "C" */

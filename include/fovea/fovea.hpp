@@ -17,6 +17,7 @@
 #include "fovea/option_fields.hpp"
 #include "fovea/options.hpp"
 #include "fovea/platform.hpp"
+#include "fovea/plugin_loader.hpp"
 #include "fovea/problem.hpp"
 #include "fovea/reason.hpp"
 #include "fovea/receipt.hpp"

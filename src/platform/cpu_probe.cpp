@@ -49,8 +49,9 @@ Result<simd::Isa> choose_isa(simd::Isa available, std::optional<std::string_view
 namespace fovea {
 
 Result<DeviceFacts> probe_cpu() {
+  const auto wanted = env::read(env::Variable::isa);
   FOVEA_TRY(const simd::Isa isa,
-            platform::choose_isa(simd::probe_isa(), env::read(env::Variable::isa)));
+            platform::choose_isa(wanted ? simd::probe_isa() : simd::preferred_isa(), wanted));
   DeviceFacts facts(PlatformId::cpu);
   facts.set("isa", std::string(simd::name(isa)));
   return facts;

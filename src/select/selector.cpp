@@ -316,7 +316,6 @@ std::shared_ptr<const Decision> Selector::decide(const RoleQuery& query, const P
     if (state.recent != nullptr && matches(*state.recent_key, epoch, query, problem, context))
       return state.recent;
   }
-  const Selection selection = select(query);
   DecisionKey key{epoch, make_context_key(query, context), problem};
   {
     std::lock_guard lock(state.decision_mutex);
@@ -326,6 +325,7 @@ std::shared_ptr<const Decision> Selector::decide(const RoleQuery& query, const P
       return found->second;
     }
   }
+  const Selection selection = select(query);
   ExecutionContext judged = context;
   judged.facts = state.platform->facts();
   auto decision = std::make_shared<const Decision>(state.decide(selection, problem, judged));

@@ -64,6 +64,17 @@ bool includes(Isa available, Isa needed) noexcept {
   return needed < available;
 }
 
-Isa capped_isa(Isa probed, Isa cap) noexcept { return includes(probed, cap) ? cap : probed; }
+Isa preferred_isa(Isa best, bool intel) noexcept {
+  return best == Isa::avx512bf16 && intel ? Isa::avx512 : best;
+}
+
+Isa preferred_isa() noexcept {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return preferred_isa(probe_isa(), __builtin_cpu_is("intel") != 0);
+#else
+  return probe_isa();
+#endif
+}
 
 }  // namespace fovea::simd

@@ -24,8 +24,10 @@ Isa probe_isa() noexcept;
 // Whether code built for `needed` runs where the best level is `available`.
 bool includes(Isa available, Isa needed) noexcept;
 
-// The lower of the probed level and a cap; a cap that this CPU does not reach leaves the probed
-// level.
-Isa capped_isa(Isa probed, Isa cap) noexcept;
+// The level to use when nobody asks for one: the best, except that on Intel cores, whose bfloat16
+// dot product does less work per cycle than their float32 multiply-add, it is the level below.
+Isa preferred_isa() noexcept;
+// The rule behind it.
+Isa preferred_isa(Isa best, bool intel) noexcept;
 
 }  // namespace fovea::simd

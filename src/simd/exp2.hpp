@@ -1,8 +1,8 @@
 // 2^x for softmax arguments, x <= 0.
 //
 // Relative error at most kExp2RelativeError for x in [-126, 0]; below that the result is within
-// 2^-126 of the true value, exactly 0 for x <= -127 (also -inf), and NaN stays NaN. 2^0 is exactly 1:
-// the polynomials are minimax among those with constant term 1.
+// 2^-126 of the true value, exactly 0 for x <= -127 (also -inf), and NaN stays NaN. 2^0 is exactly
+// 1: the polynomials are minimax among those with constant term 1.
 #pragma once
 
 #include "src/simd/quad.hpp"

@@ -1,4 +1,5 @@
-/* The C interface used from C99: configuration, a call, a receipt, errors as data. Prints what failed. */
+/* The C interface used from C99: configuration, a call, a receipt, errors as data. Prints what
+ * failed. */
 #include "fovea/c_api.h"
 
 #include <math.h>
@@ -7,12 +8,12 @@
 
 static int failures = 0;
 
-#define EXPECT(condition)                                               \
-  do {                                                                  \
-    if (!(condition)) {                                                 \
-      printf("%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);  \
-      ++failures;                                                       \
-    }                                                                   \
+#define EXPECT(condition)                                              \
+  do {                                                                 \
+    if (!(condition)) {                                                \
+      printf("%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+      ++failures;                                                      \
+    }                                                                  \
   } while (0)
 
 static fovea_tensor tensor4(float* data, int64_t b, int64_t s, int64_t h, int64_t d) {
@@ -52,7 +53,8 @@ static fovea_attention* new_layer(const char* backend) {
 
 /* q = k = 0 makes the weights uniform: out = mean(v), lse = ln 3. */
 static void uniform_weights(void) {
-  float zeros[3] = {0, 0, 0}, values[3] = {1, 2, 6}, out[3] = {NAN, NAN, NAN}, lse[3] = {NAN, NAN, NAN};
+  float zeros[3] = {0, 0, 0}, values[3] = {1, 2, 6}, out[3] = {NAN, NAN, NAN},
+        lse[3] = {NAN, NAN, NAN};
   fovea_attention* layer = new_layer("REFERENCE");
   fovea_call call = new_call();
   fovea_tensor out_spec, lse_spec;
@@ -62,7 +64,8 @@ static void uniform_weights(void) {
   call.v = tensor4(values, 1, 3, 1, 1);
   EXPECT(fovea_output_spec(&call, &out_spec, &lse_spec, NULL) == FOVEA_OK);
   EXPECT(out_spec.rank == 4 && out_spec.shape[1] == 3 && out_spec.dtype_bits == 32);
-  EXPECT(lse_spec.rank == 3 && lse_spec.shape[0] == 1 && lse_spec.shape[1] == 1 && lse_spec.shape[2] == 3);
+  EXPECT(lse_spec.rank == 3 && lse_spec.shape[0] == 1 && lse_spec.shape[1] == 1 &&
+         lse_spec.shape[2] == 3);
   call.out = out_spec;
   call.out.data = out;
   call.lse = lse_spec;
@@ -147,8 +150,10 @@ static void errors_are_data(void) {
 static void explain_and_availability(void) {
   char* json = NULL;
   fovea_error* error = NULL;
-  EXPECT(fovea_explain(NULL, NULL, NULL, "self", NULL, "f32 b1 h4 s128 d64", &json, &error) == FOVEA_OK);
-  EXPECT(json != NULL && strstr(json, "fovea.explain/1") != NULL && strstr(json, "FLASH_ATTN") != NULL);
+  EXPECT(fovea_explain(NULL, NULL, NULL, "self", NULL, "f32 b1 h4 s128 d64", &json, &error) ==
+         FOVEA_OK);
+  EXPECT(json != NULL && strstr(json, "fovea.explain/1") != NULL &&
+         strstr(json, "FLASH_ATTN") != NULL);
   fovea_string_free(json);
   json = NULL;
   EXPECT(fovea_explain(NULL, "cuda", "sm=nine", NULL, NULL, NULL, &json, &error) == 112);

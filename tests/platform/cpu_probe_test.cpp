@@ -62,14 +62,14 @@ class ProbeCpu : public testing::Test {
 TEST_F(ProbeCpu, TellsTheBestSet) {
   const Result<DeviceFacts> facts = probe_cpu();
   ASSERT_TRUE(facts) << facts.error().message;
-  EXPECT_EQ(facts->text(), "cpu: isa=" + std::string(simd::name(simd::probe_isa())));
+  EXPECT_EQ(facts->text(), "cpu: isa=" + std::string(simd::name(simd::preferred_isa())));
 }
 
 TEST_F(ProbeCpu, IsCappedByTheEnvironment) {
   setenv("FOVEA_ISA", " Generic ", 1);
   EXPECT_EQ(probe_cpu()->text(), "cpu: isa=generic");
   setenv("FOVEA_ISA", "   ", 1);
-  EXPECT_EQ(probe_cpu()->get("isa"), simd::name(simd::probe_isa()));
+  EXPECT_EQ(probe_cpu()->get("isa"), simd::name(simd::preferred_isa()));
   setenv("FOVEA_ISA", "sse9", 1);
   ASSERT_FALSE(probe_cpu());
   EXPECT_EQ(probe_cpu().error().code, ErrorCode::invalid_argument);

@@ -26,10 +26,11 @@ TEST(CpuFeatures, X86LevelsNestAndArmStandsAlone) {
   EXPECT_FALSE(includes(Isa::neon, Isa::avx2));
 }
 
-TEST(CpuFeatures, CapsLowerAndNeverRaise) {
-  EXPECT_EQ(capped_isa(Isa::avx512, Isa::avx2), Isa::avx2);
-  EXPECT_EQ(capped_isa(Isa::avx2, Isa::avx512), Isa::avx2);
-  EXPECT_EQ(capped_isa(Isa::neon, Isa::generic), Isa::generic);
+TEST(CpuFeatures, SlowBf16ProductsAreNotPreferred) {
+  EXPECT_EQ(preferred_isa(Isa::avx512bf16, true), Isa::avx512);
+  EXPECT_EQ(preferred_isa(Isa::avx512bf16, false), Isa::avx512bf16);
+  EXPECT_EQ(preferred_isa(Isa::avx2, true), Isa::avx2);
+  EXPECT_TRUE(includes(probe_isa(), preferred_isa()));
 }
 
 TEST(Peak, LoopsOfThisMachineRunAndOthersAreLeftAlone) {

@@ -8,7 +8,7 @@ import unittest
 
 from cli_support import BINARY, SOURCE, USAGE, CliTest
 
-VERBS = ["run", "check", "bench", "explain", "backends", "devices", "config", "version"]
+VERBS = ["run", "check", "bench", "explain", "backends", "devices", "mask", "config", "version"]
 
 
 def examples(text):
@@ -49,7 +49,7 @@ class UsageErrorTest(CliTest):
         self.fail_with(
             USAGE,
             "fovea: unknown verb 'explian' (accepted: run, check, bench, explain, backends, "
-            "devices, config, version); did you mean 'explain'?",
+            "devices, mask, config, version); did you mean 'explain'?",
             "explian",
         )
 

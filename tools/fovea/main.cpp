@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fovea/log.hpp"
+#include "fovea/plugin_loader.hpp"
 #include "fovea/version.hpp"
 #include "src/core/text.hpp"
 #include "tools/fovea/json.hpp"
@@ -15,7 +16,7 @@ namespace fovea::cli {
 
 namespace {
 
-constexpr std::array<VerbInfo, 8> kVerbs = {{
+constexpr std::array<VerbInfo, 9> kVerbs = {{
     {"run", "Run attention on tensors from a safetensors file",
      "  fovea run --input examples/data/wan_t2v_attention.safetensors --prefix tap.attn.0. "
      "--expect out\n",
@@ -31,6 +32,10 @@ constexpr std::array<VerbInfo, 8> kVerbs = {{
      "  fovea backends --device h100 --problem 'bf16 b1 h24 s4096 d128'\n", make_backends, false},
     {"devices", "Describe this machine; --presets lists named devices and models",
      "  fovea devices --presets\n", make_devices, false},
+    {"mask", "Show which blocks of keys a sparse pattern reads",
+     "  fovea mask radial --frames 8 --tokens-per-frame 256 --block 64\n"
+     "  fovea mask local --frames 4 --tokens-per-frame 512 --window 3\n",
+     make_mask, false, true},
     {"config", "Print or check a configuration",
      "  fovea config print --config '{\"per_role\": {\"cross\": \"SDPA\"}}'\n", make_config, true},
     {"version", "Print the version and how this binary was built", "  fovea version\n",
@@ -106,13 +111,19 @@ Result<ExitCode> dispatch(const Terminal& terminal, std::vector<std::string> arg
   std::string format = "table";
   std::optional<std::string> level;
   verb->declare(flags);
-  flags.add("--format", "table|json|csv", &format, "How the result is printed (table)");
+  if (info->drawn) {
+    format = "text";
+    flags.add("--format", "text|json|csv", &format, "How the result is printed (text)");
+  } else {
+    flags.add("--format", "table|json|csv", &format, "How the result is printed (table)");
+  }
   flags.add("--log-level", "LEVEL", &level, "debug, info, warning, error or off (FOVEA_LOG)");
   FOVEA_CHECK(flags.parse(arguments));
   if (flags.help_requested()) {
     terminal.write(flags.help());
     return kOk;
   }
+  if (info->drawn && format == "text") format = "table";
   FOVEA_TRY(invocation.format, parse_format(format));
   if (level) {
     const std::optional<LogLevel> parsed = parse_log_level(*level);
@@ -122,6 +133,7 @@ Result<ExitCode> dispatch(const Terminal& terminal, std::vector<std::string> arg
     }
     set_log_level(*parsed);
   }
+  load_plugins_from_environment();  // failures are logged
   return verb->execute(invocation);
 }
 

@@ -36,6 +36,7 @@ struct VerbInfo {
   std::string_view example;
   std::unique_ptr<Verb> (*make)();
   bool takes_config = false;  // accepts --config.A.B X
+  bool drawn = false;         // its table is rows of characters: --format text
 };
 
 std::unique_ptr<Verb> make_run();
@@ -44,6 +45,7 @@ std::unique_ptr<Verb> make_bench();
 std::unique_ptr<Verb> make_explain();
 std::unique_ptr<Verb> make_backends();
 std::unique_ptr<Verb> make_devices();
+std::unique_ptr<Verb> make_mask();
 std::unique_ptr<Verb> make_config();
 std::unique_ptr<Verb> make_version();
 

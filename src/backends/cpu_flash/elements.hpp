@@ -156,7 +156,7 @@ struct MaskElements {
       const simd::QuadBytes bytes = *reinterpret_cast<const simd::QuadBytes*>(p);
       return hidden_where((QuadInt) __builtin_convertvector(bytes, QuadBits) == 0);
     } else {
-      Quad x;
+      Quad x = {};
       FOVEA_UNROLL for (int i = 0; i < 4; ++i) x[i] = load_one(p + i * kBytes);
       return x;
     }

@@ -58,7 +58,7 @@ void add_mask_rows(Elements, const Mask& mask, const Segment& segment, int64_t h
     }
     for (; p < end; ++p) {
       const int64_t key = info.compacted ? info.index[p] : p;
-      Quad x;
+      Quad x = {};
       for (int i = 0; i < 4; ++i) x[i] = Elements::load_one(source[i] + key * Elements::kBytes);
       float* target = panel + p * lanes + lane;
       simd::quad_store(target, fill ? x : Elements::apply(simd::quad_load(target), x));

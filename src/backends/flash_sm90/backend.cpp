@@ -36,8 +36,6 @@ constexpr Instance row(std::string_view name, int64_t min, int64_t max) {
   in.mask_dtypes = {Element::boolean, Element::u8};
   in.alignment = 16;
   in.stride_multiple = 8;
-  in.compute_qk = "input";
-  in.compute_pv = "input";
   in.device = needs_hopper;
   in.verified = unverified;
   in.built = FOVEA_CUDA_SM90 != 0;
@@ -177,6 +175,7 @@ class FlashSm90Backend final : public Backend {
     Receipt receipt = make_receipt(decision.report, *decision.row);
     receipt.device = "cuda";
     receipt.isa = "sm_90a";
+    receipt.compute_qk = receipt.compute_pv = std::string(fovea::name(problem.dtype));
     receipt.padding_head_dim = key.head_dim - problem.head_dim;
     if (problem.layout != Layout::packed)
       receipt.padding_seq_kv = (key.block_kv - problem.seq_kv % key.block_kv) % key.block_kv;

@@ -1,0 +1,251 @@
+#include "src/plugin/loader.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "fovea/registry.hpp"
+#include "fovea/version.hpp"
+#include "src/core/env.hpp"
+#include "src/core/log.hpp"
+#include "src/core/text.hpp"
+#include "src/plugin/adapter.hpp"
+
+namespace fovea::plugin {
+namespace {
+
+constexpr size_t kMaxBackends = 64;
+constexpr std::string_view kFilePrefix = "libfovea-backend-";
+constexpr std::string_view kFileSuffix = ".so";
+
+struct Loaded {
+  std::string file;
+  std::string name;
+  std::string version;
+  struct Item {
+    std::string name;
+    std::string backend_name;
+    std::shared_ptr<const Backend> backend;
+  };
+  std::vector<Item> items;
+};
+
+// Process-wide, like the registry that the backends go into; every access holds the lock.
+struct Plugins {
+  std::mutex mutex;
+  std::map<std::string, std::shared_ptr<const Loaded>, std::less<>> by_file;
+};
+
+Plugins& plugins() {
+  static Plugins instance;
+  return instance;
+}
+
+Result<std::string> absolute_file(std::string_view file) {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::canonical(std::filesystem::path(file), error);
+  if (error)
+    return Error{ErrorCode::invalid_file,
+                 "plugin " + text::quote(file) + ": " + error.message(),
+                 {{ReasonCode::plugin, "plugin " + std::string(file), error.message(), {}, {}}}};
+  return path.string();
+}
+
+Result<fovea_plugin> describe(fovea_plugin_entry_function entry, const std::string& file) {
+  const fovea_plugin_host host{sizeof host, FOVEA_PLUGIN_ABI_MAJOR, FOVEA_PLUGIN_ABI_MINOR,
+                               version()};
+  Sink sink;
+  const fovea_plugin* given = nullptr;
+  int32_t code = FOVEA_OK;
+  FOVEA_CHECK(
+      guarded(file, "fovea_plugin_entry", [&] { code = entry(&host, &given, sink.get()); }));
+  if (code != FOVEA_OK)
+    return misbehaved(file, text::concat("refuses to load (code ", code, ")",
+                                         sink.message().empty() ? "" : ": ", sink.message()));
+  FOVEA_TRY(const fovea_plugin head,
+            read_struct(given, offsetof(fovea_plugin, name), file, "its description"));
+  if (head.abi_major != FOVEA_PLUGIN_ABI_MAJOR)
+    return misbehaved(file,
+                      text::concat("is written for version ", head.abi_major, ".", head.abi_minor,
+                                   " of the plugin interface; this library "
+                                   "has ",
+                                   FOVEA_PLUGIN_ABI_MAJOR, ".", FOVEA_PLUGIN_ABI_MINOR));
+  return read_struct(given, offsetof(fovea_plugin, backends) + sizeof(given->backends), file,
+                     "its description");
+}
+
+Result<std::shared_ptr<const Loaded>> open_file(const std::string& file) {
+  // The handle is kept: code of the plugin may be in use until the process ends.
+  void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* const cause = dlerror();
+    return misbehaved(file, "does not load: " + read_text(cause, "unknown cause"));
+  }
+  void* const symbol = dlsym(handle, "fovea_plugin_entry");
+  if (symbol == nullptr) return misbehaved(file, "exports no function fovea_plugin_entry");
+  FOVEA_TRY(const fovea_plugin given,
+            describe(reinterpret_cast<fovea_plugin_entry_function>(symbol), file));
+  if (given.backend_count < 1 || given.backend_count > kMaxBackends)
+    return misbehaved(file, text::concat("has ", given.backend_count,
+                                         " backends, which is not in 1..", kMaxBackends));
+  if (given.backends == nullptr) return misbehaved(file, "its list of backends is NULL");
+  auto loaded = std::make_shared<Loaded>();
+  loaded->file = file;
+  loaded->name = read_text(given.name, "unnamed");
+  loaded->version = read_text(given.version);
+  std::string provider = "plugin " + loaded->name;
+  if (!loaded->version.empty()) provider += " " + loaded->version;
+  for (size_t i = 0; i < given.backend_count; ++i) {
+    FOVEA_TRY(BackendEntries entries, read_backend(given.backends[i], file));
+    for (const Loaded::Item& item : loaded->items)
+      if (item.name == entries.name)
+        return misbehaved(file, "has two backends called " + entries.name);
+    Loaded::Item item{entries.name, entries.backend_name, nullptr};
+    std::string path = "plugin:" + file + "#" + entries.name;
+    item.backend = make_backend(std::move(entries), std::move(path), provider);
+    loaded->items.push_back(std::move(item));
+  }
+  return std::shared_ptr<const Loaded>(std::move(loaded));
+}
+
+Result<std::shared_ptr<const Loaded>> open_once(std::string_view file) {
+  FOVEA_TRY(const std::string absolute, absolute_file(file));
+  Plugins& all = plugins();
+  {
+    std::lock_guard lock(all.mutex);
+    if (auto found = all.by_file.find(absolute); found != all.by_file.end()) return found->second;
+  }
+  // Not under the lock: the plugin's code may call this library.
+  FOVEA_TRY(std::shared_ptr<const Loaded> loaded, open_file(absolute));
+  std::lock_guard lock(all.mutex);
+  return all.by_file.emplace(absolute, std::move(loaded)).first->second;
+}
+
+// A built-in name or alias, or a new name.
+struct Declared {
+  BackendName name;
+  bool built_in = false;
+};
+Result<Declared> declared_name(const std::string& text, std::string_view who) {
+  for (const BackendNameInfo& row : backend_names()) {
+    if (row.canonical == text) return Declared{row.name, true};
+    for (std::string_view alias : row.aliases)
+      if (alias == text)
+        return misbehaved(
+            who, text::concat("declares the alias ", text, "; it must declare ", row.canonical));
+  }
+  auto added = add_backend_name(text);
+  if (!added) return misbehaved(who, added.error().message);
+  return Declared{*added, false};
+}
+
+std::vector<std::string> plugin_files(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string file = entry->path().filename().string();
+    if (file.starts_with(kFilePrefix) && file.ends_with(kFileSuffix))
+      files.push_back(entry->path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Backend>> load_named(std::string_view rest) {
+  const size_t mark = rest.rfind('#');
+  if (mark == std::string_view::npos || mark == 0 || mark + 1 == rest.size())
+    return Error{ErrorCode::invalid_argument,
+                 "plugin path " + text::quote(rest) + " is not FILE#NAME",
+                 {{ReasonCode::plugin, "plugin path", std::string(rest), "FILE#NAME", {}}}};
+  FOVEA_TRY(const std::shared_ptr<const Loaded> loaded, open_once(rest.substr(0, mark)));
+  const std::string_view wanted = rest.substr(mark + 1);
+  std::vector<std::string> names;
+  for (const Loaded::Item& item : loaded->items) {
+    if (item.name == wanted) return item.backend;
+    names.push_back(item.name);
+  }
+  return misbehaved(loaded->file, text::concat("has no backend ", text::quote(wanted),
+                                               text::suggestion(wanted, names), " (it has ",
+                                               text::join(names), ")"));
+}
+
+}  // namespace fovea::plugin
+
+namespace fovea {
+
+Status enable_plugin_paths() {
+  // Setting a loader drops what was loaded through it, so it is set once.
+  static std::mutex mutex;
+  static bool enabled = false;
+  std::lock_guard lock(mutex);
+  if (enabled) return {};
+  FOVEA_CHECK(set_path_loader("plugin", plugin::load_named));
+  enabled = true;
+  return {};
+}
+
+Result<LoadedPlugin> load_plugin(const std::string& file) {
+  FOVEA_CHECK(enable_plugin_paths());
+  FOVEA_TRY(const std::shared_ptr<const plugin::Loaded> loaded, plugin::open_once(file));
+  LoadedPlugin out{loaded->file, loaded->name, loaded->version, {}};
+  for (const plugin::Loaded::Item& item : loaded->items) {
+    PluginBackend& backend = out.backends.emplace_back();
+    backend.path = item.backend->path();
+    if (item.backend_name.empty()) continue;
+    FOVEA_TRY(const plugin::Declared declared,
+              plugin::declared_name(item.backend_name, loaded->file));
+    backend.name = declared.name;
+    backend.replaced = declared.built_in;
+  }
+  for (size_t i = 0; i < out.backends.size(); ++i) {
+    const PluginBackend& backend = out.backends[i];
+    if (!backend.name) continue;
+    FOVEA_CHECK(register_backend(*backend.name, loaded->items[i].backend));
+    log(backend.replaced ? LogLevel::warning : LogLevel::info,
+        text::concat(name(*backend.name), backend.replaced ? " is replaced by " : " is added by ",
+                     backend.path));
+  }
+  return out;
+}
+
+PluginSearch load_plugins(const std::vector<std::string>& folders) {
+  PluginSearch out;
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(folder, error)) {
+      out.failed.push_back(Error{ErrorCode::invalid_file,
+                                 "plugin folder " + text::quote(folder) + " is not a folder",
+                                 {}});
+      log(LogLevel::warning, out.failed.back().message);
+      continue;
+    }
+    for (const std::string& file : plugin::plugin_files(folder)) {
+      if (Result<LoadedPlugin> loaded = load_plugin(file)) {
+        out.loaded.push_back(std::move(loaded).value());
+      } else {
+        log(LogLevel::warning, loaded.error().message);
+        out.failed.push_back(std::move(loaded).error());
+      }
+    }
+  }
+  return out;
+}
+
+PluginSearch load_plugins_from_environment() {
+  std::vector<std::string> folders;
+  if (const std::optional<std::string> value = env::read(env::Variable::plugin_path))
+    for (std::string_view folder : text::split(*value, ':'))
+      if (!text::trim(folder).empty()) folders.emplace_back(text::trim(folder));
+  return load_plugins(folders);
+}
+
+}  // namespace fovea

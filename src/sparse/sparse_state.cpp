@@ -1,0 +1,110 @@
+#include <mutex>
+
+#include "src/core/text.hpp"
+#include "src/sparse/block_mask.hpp"
+
+namespace fovea {
+
+struct SparseAttentionState::State {
+  State(AttentionSpec s, MaskMap m, VideoModel v)
+      : spec(std::move(s)), mask_map(std::move(m)), model(v) {}
+
+  const AttentionSpec spec;  // radial or local_sparse is set
+  const MaskMap mask_map;
+  const VideoModel model;
+
+  mutable std::mutex mutex;
+  int64_t step = 0;
+  int64_t layer = 0;
+};
+
+SparseAttentionState::SparseAttentionState(std::unique_ptr<State> state)
+    : state_(std::move(state)) {}
+SparseAttentionState::SparseAttentionState(SparseAttentionState&&) noexcept = default;
+SparseAttentionState& SparseAttentionState::operator=(SparseAttentionState&&) noexcept = default;
+SparseAttentionState::~SparseAttentionState() = default;
+
+Result<SparseAttentionState> SparseAttentionState::create(const SparseAttentionConfig& config,
+                                                          MaskMap mask_map,
+                                                          std::string_view model_type) {
+  GuideConfig guide;
+  guide.attn_impl =
+      config.sparse_impl == "local" ? backend::LOCAL_SPARSE_ATTN : backend::RADIAL_ATTN;
+  guide.sparse_config = config;
+  if (!config.sparse_impl || config.sparse_impl == "none") {
+    return Error{ErrorCode::invalid_config,
+                 "sparse_config has no sparse_impl, so there is nothing to keep a state for "
+                 "(accepted: radial, local)",
+                 {}};
+  }
+  FOVEA_TRY(const AttentionConfig full, AttentionConfig::from_guide(guide));
+  return create(*full.default_spec, std::move(mask_map), model_type);
+}
+
+Result<SparseAttentionState> SparseAttentionState::create(const AttentionSpec& spec,
+                                                          MaskMap mask_map,
+                                                          std::string_view model_type) {
+  FOVEA_CHECK(validate(spec));
+  AttentionSpec full = spec;
+  if (spec.backend == backend::RADIAL_ATTN) {
+    if (!full.radial) full.radial.emplace();
+  } else if (spec.backend == backend::LOCAL_SPARSE_ATTN) {
+    if (!full.local_sparse) full.local_sparse.emplace();
+  } else {
+    return Error{ErrorCode::invalid_config,
+                 text::concat(name(spec.backend),
+                              " has no video pattern (accepted: RADIAL_ATTN, LOCAL_SPARSE_ATTN)"),
+                 {}};
+  }
+  FOVEA_TRY(const VideoModel model, parse_video_model(model_type));
+  return SparseAttentionState(std::make_unique<State>(std::move(full), std::move(mask_map), model));
+}
+
+Status SparseAttentionState::update(std::optional<int64_t> numeral_timestep,
+                                    std::optional<int64_t> layer_idx) {
+  if (numeral_timestep) {
+    FOVEA_CHECK(sparse::check_range("numeral_timestep", *numeral_timestep, 0, INT32_MAX));
+  }
+  if (layer_idx) FOVEA_CHECK(sparse::check_range("layer_idx", *layer_idx, 0, INT32_MAX));
+  const std::lock_guard lock(state_->mutex);
+  state_->step = numeral_timestep.value_or(state_->step);
+  state_->layer = layer_idx.value_or(state_->layer);
+  return {};
+}
+
+int64_t SparseAttentionState::numeral_timestep() const noexcept {
+  const std::lock_guard lock(state_->mutex);
+  return state_->step;
+}
+
+int64_t SparseAttentionState::layer_idx() const noexcept {
+  const std::lock_guard lock(state_->mutex);
+  return state_->layer;
+}
+
+DenseCause SparseAttentionState::dense_cause() const noexcept {
+  const std::lock_guard lock(state_->mutex);
+  return fovea::dense_cause(&state_->spec, state_->step, state_->layer);
+}
+
+std::string_view SparseAttentionState::sparsity_type() const noexcept {
+  if (should_use_dense()) return "dense";
+  return state_->spec.radial ? "radial" : "local";
+}
+
+BackendName SparseAttentionState::dense_backend() const noexcept {
+  return state_->spec.radial ? state_->spec.radial->dense_backend
+                             : state_->spec.local_sparse->dense_backend;
+}
+
+Result<std::shared_ptr<const BlockMask>> SparseAttentionState::mask(int64_t seq_len) const {
+  if (state_->spec.radial) {
+    return state_->mask_map.radial(seq_len, *state_->spec.radial, state_->model);
+  }
+  return state_->mask_map.local(seq_len, *state_->spec.local_sparse);
+}
+
+const AttentionSpec& SparseAttentionState::spec() const noexcept { return state_->spec; }
+const MaskMap& SparseAttentionState::mask_map() const noexcept { return state_->mask_map; }
+
+}  // namespace fovea

@@ -1,0 +1,214 @@
+// A plugin that misbehaves. At load: as the name of its file says, "NAME.so". At run: as the
+// backend behind "#NAME" does.
+#include <dlfcn.h>
+
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "fovea/plugin.h"
+
+namespace {
+
+std::string own_case() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&fovea_plugin_entry), &info) == 0) return {};
+  std::string file = info.dli_fname;
+  file = file.substr(file.rfind('/') + 1);
+  if (file.rfind("libfovea-backend-", 0) == 0) file = file.substr(17);
+  return file.substr(0, file.rfind('.'));
+}
+
+// What `self` points to: the fault.
+bool is(void* self, const char* fault) { return std::strcmp(static_cast<char*>(self), fault) == 0; }
+
+int plan_marker = 0;
+int released = 0;
+
+int32_t resolve(void* self, const fovea_plugin_problem*, const fovea_plugin_context*,
+                fovea_plugin_report* report, const fovea_plugin_sink* sink) {
+  if (is(self, "resolve_throws")) throw std::runtime_error("out of coffee");
+  if (is(self, "resolve_throws_number")) throw 42;
+  if (is(self, "resolve_code")) {
+    sink->set_message(sink, "the licence expired");
+    return 202;
+  }
+  if (is(self, "resolve_unknown_code")) return 12345;
+  if (is(self, "no_reason")) return FOVEA_OK;
+  report->support = FOVEA_UNMIGRATED;
+  if (is(self, "supported")) report->support = FOVEA_SUPPORTED;
+  if (is(self, "support_range")) report->support = 9;
+  if (is(self, "mode_range")) report->compilation_mode = -1;
+  if (is(self, "density_range")) {
+    report->has_density = 1;
+    report->density = std::numeric_limits<double>::quiet_NaN();
+  }
+  if (is(self, "report_workspace")) report->workspace_bytes = UINT64_MAX;
+  if (is(self, "not_utf8")) report->path = "cpu.\xff";
+  fovea_plugin_reason reason{sizeof reason, "head_dim", "head_dim", "80", "64", "pad it"};
+  if (is(self, "unknown_reason")) reason.code = "phase_of_moon";
+  if (is(self, "reason_null_strings"))
+    reason = {sizeof reason, nullptr, nullptr, nullptr, nullptr, nullptr};
+  if (is(self, "reason_size")) reason.struct_size = 3;
+  if (is(self, "reason_old")) reason.struct_size = offsetof(fovea_plugin_reason, accepted);
+  if (is(self, "null_reason")) {
+    report->support = FOVEA_UNSUPPORTED;
+    sink->add_reason(sink, nullptr);
+  }
+  if (is(self, "many_reasons") || is(self, "refuses") || is(self, "unknown_reason") ||
+      is(self, "reason_null_strings") || is(self, "reason_size") || is(self, "reason_old")) {
+    report->support = FOVEA_UNSUPPORTED;
+    const int count = is(self, "many_reasons") ? 100000 : 1;
+    for (int i = 0; i < count; ++i) sink->add_reason(sink, &reason);
+  }
+  return FOVEA_OK;
+}
+
+int32_t plan(void* self, const fovea_plugin_problem*, const fovea_plugin_context*, void** plan,
+             const fovea_plugin_sink* sink) {
+  if (is(self, "plan_throws")) throw std::runtime_error("no plan");
+  if (is(self, "plan_null")) return FOVEA_OK;
+  if (is(self, "plan_code")) {
+    sink->set_message(sink, "no room");
+    return 400;
+  }
+  *plan = &plan_marker;
+  return FOVEA_OK;
+}
+
+uint64_t workspace_bytes(void* self, const void*) {
+  if (is(self, "workspace_throws")) throw std::runtime_error("no size");
+  return is(self, "workspace_size") ? UINT64_MAX : 0;
+}
+
+void fail_task(void*, int64_t index, int32_t) {
+  if (index == 3) throw std::runtime_error("task");
+}
+
+int32_t run(void* self, const void*, const fovea_plugin_run* call, const fovea_plugin_sink* sink) {
+  if (is(self, "run_throws")) throw std::runtime_error("midway");
+  if (is(self, "task_throws")) call->parallel_for(call, 8, fail_task, nullptr);
+  if (is(self, "run_code")) {
+    sink->set_message(sink, "the device is gone");
+    return 300;
+  }
+  if (is(self, "run_unknown_code")) return -77;
+  return FOVEA_OK;
+}
+
+void release(void* self, void*) {
+  ++released;
+  if (is(self, "release_throws")) throw std::runtime_error("kept");
+}
+
+constexpr const char* kFaults[] = {
+    "resolve_throws",
+    "resolve_throws_number",
+    "resolve_code",
+    "resolve_unknown_code",
+    "no_reason",
+    "supported",
+    "support_range",
+    "mode_range",
+    "density_range",
+    "report_workspace",
+    "not_utf8",
+    "unknown_reason",
+    "reason_size",
+    "reason_old",
+    "reason_null_strings",
+    "null_reason",
+    "many_reasons",
+    "refuses",
+    "plan_throws",
+    "plan_null",
+    "plan_code",
+    "workspace_throws",
+    "workspace_size",
+    "run_throws",
+    "task_throws",
+    "run_code",
+    "run_unknown_code",
+    "release_throws",
+};
+constexpr size_t kCount = sizeof kFaults / sizeof kFaults[0];
+
+// A later version of the struct, with fields that this library does not know.
+struct NewerBackend {
+  fovea_plugin_backend known;
+  void* unknown[4];
+};
+
+NewerBackend backends[kCount];
+const fovea_plugin_backend* list[kCount];
+fovea_plugin description;
+
+}  // namespace
+
+extern "C" int32_t fovea_plugin_entry(const fovea_plugin_host*, const fovea_plugin** plugin,
+                                      const fovea_plugin_sink* sink) {
+  const std::string fault = own_case();
+  if (fault == "entry_throws") throw std::runtime_error("not today");
+  if (fault == "refuses_to_load") {
+    sink->set_message(sink, "needs a newer driver");
+    return 300;
+  }
+  if (fault == "null_description") return FOVEA_OK;
+  for (size_t i = 0; i < kCount; ++i) {
+    backends[i].known = {sizeof(fovea_plugin_backend),
+                         FOVEA_PLUGIN_ABI_MAJOR,
+                         FOVEA_PLUGIN_ABI_MINOR,
+                         const_cast<char*>(kFaults[i]),
+                         kFaults[i],
+                         nullptr,
+                         resolve,
+                         plan,
+                         run,
+                         release,
+                         workspace_bytes,
+                         0};
+    list[i] = &backends[i].known;
+  }
+  description = {sizeof description,
+                 FOVEA_PLUGIN_ABI_MAJOR,
+                 FOVEA_PLUGIN_ABI_MINOR,
+                 "faulty",
+                 "0.1",
+                 kCount,
+                 list};
+  fovea_plugin_backend& first = backends[0].known;
+  if (fault == "other_major") description.abi_major = 2;
+  if (fault == "newer_minor") description.abi_minor = 9;
+  if (fault == "description_small") description.struct_size = 8;
+  if (fault == "description_old") description.struct_size = offsetof(fovea_plugin, backends);
+  if (fault == "description_huge") description.struct_size = SIZE_MAX;
+  if (fault == "no_backends") description.backend_count = 0;
+  if (fault == "too_many_backends") description.backend_count = SIZE_MAX;
+  if (fault == "null_list") description.backends = nullptr;
+  if (fault == "null_backend") list[3] = nullptr;
+  if (fault == "null_texts") description.name = description.version = nullptr;
+  if (fault == "backend_other_major") first.abi_major = 7;
+  if (fault == "backend_small") first.struct_size = offsetof(fovea_plugin_backend, run);
+  if (fault == "backend_old") {
+    // 1.0 ended at run, as if release, workspace_bytes and reads_options had come later.
+    for (NewerBackend& b : backends) b.known.struct_size = offsetof(fovea_plugin_backend, release);
+  }
+  if (fault == "backend_newer")
+    for (NewerBackend& b : backends) b.known.struct_size = sizeof(NewerBackend);
+  if (fault == "null_name") first.name = nullptr;
+  if (fault == "bad_name") first.name = "a#b";
+  if (fault == "same_name") first.name = kFaults[1];
+  if (fault == "null_resolve") first.resolve = nullptr;
+  if (fault == "null_plan") first.plan = nullptr;
+  if (fault == "null_run") first.run = nullptr;
+  if (fault == "bad_backend_name") {
+    first.backend_name = "NEW_FAULTY_ATTN";
+    backends[1].known.backend_name = "lower case";
+  }
+  if (fault == "alias_name") first.backend_name = "SDPA";
+  *plugin = &description;
+  return FOVEA_OK;
+}
+
+extern "C" __attribute__((visibility("default"))) int faulty_released() { return released; }
