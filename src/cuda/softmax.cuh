@@ -90,16 +90,6 @@ FOVEA_DEVICE void pin_exponentials(float (&s)[kScores]) {
 #pragma unroll
   for (int j = 0; j < kCount; j++) asm volatile("" : "+f"(s[j])::"memory");
 }
-/// Binds ptxas too: a store that never happens (sums are not negative) depends on the exponentials
-/// so far.
-FOVEA_DEVICE void hold_exponentials(const Rows& rows, uint32_t scratch) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p st.shared.f32 [%1], %0;\n}" ::"f"(
-          rows.sum[0] + rows.sum[1]),
-      "r"(scratch)
-      : "memory");
-}
-
 template <class Type, int kScores>
 FOVEA_DEVICE void pack(const float (&s)[kScores], uint32_t (&p)[kScores / 2]) {
 #pragma unroll

@@ -14,7 +14,8 @@ SMS = torch.cuda.get_device_properties(0).multi_processor_count
 
 
 class Call(C.Structure):
-    _fields_ = ([(n, C.c_void_p) for n in ("q", "k", "v", "out", "lse", "workspace", "stream", "kv_lengths", "key_mask")]
+    _fields_ = ([(n, C.c_void_p) for n in ("q", "k", "v", "out", "lse", "workspace", "stream",
+                                          "kv_lengths", "key_mask")]
                 + [(n, C.c_int) for n in ("batch", "heads", "heads_kv", "seq_q", "seq_kv", "head_dim", "dim_v",
                                           "multiprocessors", "f16", "band", "left", "right", "out_float", "block_kv")]
                 + [("scale", C.c_float), ("padding", C.c_int)]
@@ -159,7 +160,8 @@ def main():
             for n in random.sample(order, len(order)): res[n].append(timed(fs[n], count[n]))
         med = {n: statistics.median(t) for n, t in res.items()}
         line = [f"{n} {flop / med[n] / 1e9:.0f}±{50 * (max(res[n]) - min(res[n])) / med[n]:.1f}%"
-                + (f" ({statistics.median(a / b for a, b in zip(res['cudnn'], res[n])):.3f})" if "cudnn" in fs and n != "cudnn" else "")
+                + (f" ({statistics.median(a / b for a, b in zip(res['cudnn'], res[n])):.3f})"
+                   if "cudnn" in fs and n != "cudnn" else "")
                 for n in fs]
         rows.append(f"{spec:34s} " + " | ".join(line))
         print(rows[-1], flush=True)

@@ -5,8 +5,32 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
+#include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
+
+#define CHECK(x)                                                                     \
+  do {                                                                               \
+    const cudaError_t e_ = (x);                                                      \
+    if (e_ != cudaSuccess) {                                                         \
+      std::printf("%s:%d %s: %s\n", __FILE__, __LINE__, #x, cudaGetErrorString(e_)); \
+      std::fflush(stdout);                                                           \
+      _exit(2);                                                                      \
+    }                                                                                \
+  } while (0)
+
+/// Device memory that starts out as NaN in every format.
+struct Buffer {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+  explicit Buffer(std::size_t size) : bytes(size ? size : 16) {
+    CHECK(cudaMalloc(&data, bytes));
+    CHECK(cudaMemset(data, 0xff, bytes));
+  }
+  ~Buffer() { cudaFree(data); }
+  Buffer(const Buffer&) = delete;
+};
 
 namespace oracle {
 

@@ -1,8 +1,6 @@
 // The Hopper kernel against a float64 oracle on the GPU: shapes, strides, masks, poisoned padding,
 // packed documents, repeatability, graph replay. Standalone: flash_sm90_test [seed] [first case]
 // [one]
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -16,16 +14,6 @@
 #include "tests/gpu/flash_sm90_oracle.cuh"
 
 using namespace fovea::flash_sm90;
-
-#define CHECK(x)                                                                     \
-  do {                                                                               \
-    const cudaError_t e_ = (x);                                                      \
-    if (e_ != cudaSuccess) {                                                         \
-      std::printf("%s:%d %s: %s\n", __FILE__, __LINE__, #x, cudaGetErrorString(e_)); \
-      std::fflush(stdout);                                                           \
-      _exit(2);                                                                      \
-    }                                                                                \
-  } while (0)
 
 enum class Layout { bshd, bhsd, fused, expanded };
 
@@ -43,17 +31,6 @@ struct Case {
   float amplitude = 1;
   bool spoil = false;  // NaN and infinities in visible values
   int team = 0;        // 0: all multiprocessors
-};
-
-struct Buffer {
-  void* data = nullptr;
-  std::size_t bytes = 0;
-  explicit Buffer(std::size_t size) : bytes(size ? size : 16) {
-    CHECK(cudaMalloc(&data, bytes));
-    CHECK(cudaMemset(data, 0xff, bytes));  // NaN in every format
-  }
-  ~Buffer() { cudaFree(data); }
-  Buffer(const Buffer&) = delete;
 };
 
 std::uint64_t seed = 1;

@@ -22,13 +22,6 @@ Mask mask_of(const Problem& problem) {
   return Mask::none;
 }
 
-/// Wide blocks pay when they hardly pad the key axis.
-bool prefers(const Key& wide, const Key& narrow, std::int64_t seq_kv) {
-  const std::int64_t padded = ceil_div(seq_kv, wide.block_kv) * wide.block_kv;
-  const std::int64_t narrow_padded = ceil_div(seq_kv, narrow.block_kv) * narrow.block_kv;
-  return seq_kv >= 16384 && (padded - narrow_padded) * 100 <= 2 * seq_kv;
-}
-
 }  // namespace
 
 Choice choose(const Problem& problem) {
@@ -54,15 +47,12 @@ Choice choose(const Problem& problem) {
   const int head_dim = bucket(std::max(problem.head_dim, problem.dim_v));
   const Mask mask = mask_of(problem);
   const Source source = problem.list ? Source::list : Source::dense;
-  const Key* best = nullptr;
-  for (const Key& key : kInstances) {
-    if (key.precision != problem.precision || key.head_dim != head_dim || key.mask != mask ||
-        key.source != source)
-      continue;
-    if (!best || prefers(key, *best, problem.seq_kv)) best = &key;
-  }
-  if (!best) return refuse(Refusal::combination);
-  choice.key = *best;
+  const auto* key = std::find_if(kInstances.begin(), kInstances.end(), [&](const Key& k) {
+    return k.precision == problem.precision && k.head_dim == head_dim && k.mask == mask &&
+           k.source == source;
+  });
+  if (key == kInstances.end()) return refuse(Refusal::combination);
+  choice.key = *key;
   choice.workspace_bytes = workspace_layout(problem, choice.key).total;
   return choice;
 }

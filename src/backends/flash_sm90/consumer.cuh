@@ -153,10 +153,7 @@ struct Consumer {
   FOVEA_DEVICE void softmax() {
     cuda::row_maximum<kFirst, kMasked, T::kRescale>(s, rows, correction, p.scale_log2);
     cuda::exponentials<0, T::kEarlyScores>(s, rows, correction, p.scale_log2);
-    if constexpr (T::kSchedule.hold_exponentials)
-      cuda::hold_exponentials(rows, bars);
-    else
-      cuda::pin_exponentials<T::kEarlyScores>(s);
+    cuda::pin_exponentials<T::kEarlyScores>(s);
     cuda::wgmma_wait<0>();
     cuda::pin(o);
     cuda::pin(probabilities);

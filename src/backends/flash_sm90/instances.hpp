@@ -46,7 +46,6 @@ struct Schedule {
   bool staged_output;      // 16-bit O leaves through shared memory and tensor stores
   bool rescale_on_growth;  // rescale O only when a maximum grew noticeably
   int early_exponentials;  // eighths computed before the wait for the previous P.V
-  bool hold_exponentials;  // and bound there, against ptxas' own order
   int producer_registers;
   int consumer_registers;
 };
@@ -60,7 +59,6 @@ constexpr Schedule schedule(const Key& key) {
              .staged_output = true,
              .rescale_on_growth = false,
              .early_exponentials = 5,
-             .hold_exponentials = false,
              .producer_registers = 40,
              .consumer_registers = 232};
   if (key.head_dim == 64) {  // three warpgroups fill each other's gaps
@@ -74,10 +72,6 @@ constexpr Schedule schedule(const Key& key) {
     s.q_stages = 1;
     s.staged_output = false;
     s.rescale_on_growth = true;
-  } else if (key.block_kv > 128) {
-    s.q_stages = 1;
-    s.early_exponentials = 2;
-    s.hold_exponentials = true;
   }
   return s;
 }
@@ -101,13 +95,12 @@ constexpr int block_kv(int head_dim, Mask mask) {
 }
 constexpr auto make_instances() {
   constexpr std::array masks = {Mask::none, Mask::lengths, Mask::key_bits, Mask::band};
-  std::array<Key, 2 * (4 * 4 + 1)> keys{};
+  std::array<Key, 2 * 4 * 4> keys{};
   std::size_t n = 0;
   for (Precision precision : {Precision::bf16, Precision::f16}) {
     for (int head_dim : kHeadDims)
       for (Mask mask : masks)
         keys[n++] = {precision, head_dim, block_kv(head_dim, mask), mask, Source::dense};
-    keys[n++] = {precision, 128, 160, Mask::none, Source::dense};
   }
   return keys;
 }

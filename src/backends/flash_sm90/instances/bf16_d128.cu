@@ -11,6 +11,5 @@ template KernelInfo kernel_info<key(Mask::none)>();
 template KernelInfo kernel_info<key(Mask::lengths)>();
 template KernelInfo kernel_info<key(Mask::key_bits)>();
 template KernelInfo kernel_info<key(Mask::band)>();
-template KernelInfo kernel_info<Key{Precision::bf16, 128, 160, Mask::none, Source::dense}>();
 
 }  // namespace fovea::flash_sm90
