@@ -188,9 +188,11 @@ TEST(RadialMask, DecayScalesFarWindowsOnly) {
   const int64_t narrow = built(p).active();
   p.decay_factor = 1;
   const int64_t usual = built(p).active();
+  // Thinning drops whole frame pairs whatever the width, so even an unbounded window is not dense.
   p.decay_factor = 1e300;
   EXPECT_LT(narrow, usual);
-  EXPECT_EQ(built(p).density(), 1);
+  EXPECT_GT(built(p).active(), usual);
+  EXPECT_LT(built(p).density(), 1);
 }
 
 TEST(RadialHalfWidth, HalvesWithTheDistanceAndThins) {
