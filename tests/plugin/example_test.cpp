@@ -14,7 +14,11 @@
 namespace fovea {
 namespace {
 
-AttentionConfig config_of(const char* backend) { return *build_config({.backend = backend}); }
+AttentionConfig config_of(const char* backend) {
+  ConfigSources sources;
+  sources.backend = backend;
+  return *build_config(sources);
+}
 
 struct Inputs {
   explicit Inputs(int64_t seq) : seq(seq) {
