@@ -178,14 +178,18 @@ FOVEA_C_API int32_t fovea_explain(const fovea_config* config, const char* platfo
  */
 FOVEA_C_API int32_t fovea_availability(const char* backend, char** json, fovea_error** error);
 
-/* --- Plugins ------------------------------------------------------------------------------------------------ */
+/* --- Plugins
+ * ------------------------------------------------------------------------------------------------
+ */
 
-/* Loads a shared library of backends (fovea/plugin.h), which stays loaded, and puts them behind their names. `json`
- * may be NULL: {"file","name","version","backends":[{"path","name","replaced"}]}. */
+/* Loads a shared library of backends (fovea/plugin.h), which stays loaded, and puts them behind
+ * their names. `json` may be NULL:
+ * {"file","name","version","backends":[{"path","name","replaced"}]}. */
 FOVEA_C_API int32_t fovea_load_plugin(const char* file, char** json, fovea_error** error);
 
-/* Loads every libfovea-backend-*.so of the folders in FOVEA_PLUGIN_PATH. Failures are logged as warnings and listed
- * in `json` (may be NULL): {"loaded":[...],"failed":["..."]}; they are no error here. */
+/* Loads every libfovea-backend-*.so of the folders in FOVEA_PLUGIN_PATH. Failures are logged as
+ * warnings and listed in `json` (may be NULL): {"loaded":[...],"failed":["..."]}; they are no error
+ * here. */
 FOVEA_C_API int32_t fovea_load_plugins_from_environment(char** json, fovea_error** error);
 
 #ifdef __cplusplus

@@ -1,15 +1,18 @@
 /* The plugin interface (C99): a shared library that brings backends to Fovea without its sources.
  *
  * A plugin exports one function, fovea_plugin_entry. Rules for everything that crosses:
- *  - Plain structs. The first field of each is struct_size = sizeof(the struct) as its writer knows it. Fields are
- *    only ever appended; one that lies beyond struct_size is absent. An optional entry may be NULL.
+ *  - Plain structs. The first field of each is struct_size = sizeof(the struct) as its writer knows
+ * it. Fields are only ever appended; one that lies beyond struct_size is absent. An optional entry
+ * may be NULL.
  *  - The library refuses another major version of this interface and accepts any minor one.
  *  - Lists are arrays of pointers, so that both sides may know different sizes of their items.
- *  - Strings are UTF-8, NUL-terminated, at most 4095 bytes, and copied by the receiver. Those in fovea_plugin and
- *    fovea_plugin_backend must stay valid while the process runs, as must these structs; those that the library
- *    passes are valid until the call returns.
- *  - Each side frees what it made. No exception may leave a call; the library survives one and reports it.
- *  - Calls return FOVEA_OK (0) or an error number of c_api.h, with a message or reasons through the sink.
+ *  - Strings are UTF-8, NUL-terminated, at most 4095 bytes, and copied by the receiver. Those in
+ * fovea_plugin and fovea_plugin_backend must stay valid while the process runs, as must these
+ * structs; those that the library passes are valid until the call returns.
+ *  - Each side frees what it made. No exception may leave a call; the library survives one and
+ * reports it.
+ *  - Calls return FOVEA_OK (0) or an error number of c_api.h, with a message or reasons through the
+ * sink.
  *  - Calls may come from several threads at once. The library is never unloaded.
  */
 #ifndef FOVEA_PLUGIN_H_
@@ -27,10 +30,12 @@ extern "C" {
 #define FOVEA_PLUGIN_ABI_MAJOR 1
 #define FOVEA_PLUGIN_ABI_MINOR 0
 
-/* --- What the library passes -------------------------------------------------------------------------------- */
+/* --- What the library passes
+ * -------------------------------------------------------------------------------- */
 
-/* One refusal. `code` is the name of a reason code ("head_dim", "mask", "architecture", ...); the other strings may
- * be NULL. `field` is what was judged, `got` what was asked, `accepted` what would do, `remedy` what to do. */
+/* One refusal. `code` is the name of a reason code ("head_dim", "mask", "architecture", ...); the
+ * other strings may be NULL. `field` is what was judged, `got` what was asked, `accepted` what
+ * would do, `remedy` what to do. */
 typedef struct fovea_plugin_reason {
   size_t struct_size;
   const char* code;
@@ -40,8 +45,8 @@ typedef struct fovea_plugin_reason {
   const char* remedy;
 } fovea_plugin_reason;
 
-/* Takes reasons and messages; everything is copied before the function returns. Valid during the call. At most 32
- * reasons are kept. */
+/* Takes reasons and messages; everything is copied before the function returns. Valid during the
+ * call. At most 32 reasons are kept. */
 typedef struct fovea_plugin_sink {
   size_t struct_size;
   void* host;
@@ -67,8 +72,8 @@ enum { FOVEA_LAYOUT_BSHD = 0, FOVEA_LAYOUT_BHSD = 1, FOVEA_LAYOUT_PACKED = 2 };
 /* keys: [1|B,Skv]; boolean: true = attend; bias: added to the scores. */
 enum { FOVEA_MASK_NONE = 0, FOVEA_MASK_KEYS = 1, FOVEA_MASK_BOOLEAN = 2, FOVEA_MASK_BIAS = 3 };
 
-/* What is to be computed, without tensor values. Sizes are in elements. Strides are those of batch, sequence and
- * head, in elements; the last axis is contiguous. Packed: seq_* are token totals. */
+/* What is to be computed, without tensor values. Sizes are in elements. Strides are those of batch,
+ * sequence and head, in elements; the last axis is contiguous. Packed: seq_* are token totals. */
 typedef struct fovea_plugin_problem {
   size_t struct_size;
   const char* text; /* the problem string */
@@ -87,7 +92,7 @@ typedef struct fovea_plugin_problem {
   int32_t has_kv_lengths;
   int64_t documents, max_document_q, max_document_kv;
   int64_t q_strides[3], k_strides[3], v_strides[3];
-  int32_t alignment;         /* bytes that the addresses of q, k and v are divisible by */
+  int32_t alignment;          /* bytes that the addresses of q, k and v are divisible by */
   const char* sparse_pattern; /* name of the pattern, or NULL */
 } fovea_plugin_problem;
 
@@ -112,11 +117,13 @@ typedef struct fovea_plugin_context {
 enum { FOVEA_SUPPORTED = 0, FOVEA_UNSUPPORTED = 1, FOVEA_UNMIGRATED = 2 };
 enum { FOVEA_TRACEABLE = 0, FOVEA_CUSTOM_OP = 1, FOVEA_EAGER_ONLY = 2 };
 
-/* The answer of resolve. The library fills in the defaults named here; the plugin writes what it knows. Strings must
- * stay valid while the process runs. An unsupported answer needs at least one reason in the sink. */
+/* The answer of resolve. The library fills in the defaults named here; the plugin writes what it
+ * knows. Strings must stay valid while the process runs. An unsupported answer needs at least one
+ * reason in the sink. */
 typedef struct fovea_plugin_report {
   size_t struct_size;
-  int32_t support;          /* FOVEA_UNSUPPORTED; a supported answer counts as unmigrated except on the CPU */
+  int32_t
+      support; /* FOVEA_UNSUPPORTED; a supported answer counts as unmigrated except on the CPU */
   int32_t compilation_mode; /* FOVEA_EAGER_ONLY */
   int32_t lossy;            /* 0 */
   int32_t deterministic;    /* 0 */
@@ -132,10 +139,10 @@ typedef struct fovea_plugin_report {
 
 typedef void (*fovea_plugin_task)(void* user, int64_t index, int32_t worker);
 
-/* One call. The tensors fit the planned problem (shapes, strides, dtypes; CPU values checked); absent ones have rank
- * 0. `workspace` is aligned to 256 bytes and has at least the bytes the plan asked for. parallel_for runs
- * task(user, index, worker) for every index in [0, count) with worker in [0, workers), on the caller's threads, and
- * returns when all are done; calls may not nest. */
+/* One call. The tensors fit the planned problem (shapes, strides, dtypes; CPU values checked);
+ * absent ones have rank 0. `workspace` is aligned to 256 bytes and has at least the bytes the plan
+ * asked for. parallel_for runs task(user, index, worker) for every index in [0, count) with worker
+ * in [0, workers), on the caller's threads, and returns when all are done; calls may not nest. */
 typedef struct fovea_plugin_run {
   size_t struct_size;
   fovea_tensor q, k, v, out, lse, mask, kv_lengths, cu_seqlens_q, cu_seqlens_kv;
@@ -144,35 +151,43 @@ typedef struct fovea_plugin_run {
   void* stream;
   void* host;
   int32_t workers;
-  void (*parallel_for)(const struct fovea_plugin_run* run, int64_t count, fovea_plugin_task task, void* user);
+  void (*parallel_for)(const struct fovea_plugin_run* run, int64_t count, fovea_plugin_task task,
+                       void* user);
 } fovea_plugin_run;
 
-/* --- What the plugin gives ---------------------------------------------------------------------------------- */
+/* --- What the plugin gives
+ * ---------------------------------------------------------------------------------- */
 
-/* A backend. `self` is handed back to every call and may be NULL. Entries are required unless marked optional. */
+/* A backend. `self` is handed back to every call and may be NULL. Entries are required unless
+ * marked optional. */
 typedef struct fovea_plugin_backend {
   size_t struct_size;
   uint32_t abi_major; /* FOVEA_PLUGIN_ABI_MAJOR */
   uint32_t abi_minor;
   void* self;
-  /* What stands after '#' in plugin:/path/lib.so#name: letters, digits, '_', '-', '.'; unique in the plugin. */
+  /* What stands after '#' in plugin:/path/lib.so#name: letters, digits, '_', '-', '.'; unique in
+   * the plugin. */
   const char* name;
-  /* The name that loading puts this backend behind: a new one ([A-Z][A-Z0-9_]*) or one that exists, which it then
-   * replaces. Optional: NULL leaves it to be registered by its path. */
+  /* The name that loading puts this backend behind: a new one ([A-Z][A-Z0-9_]*) or one that exists,
+   * which it then replaces. Optional: NULL leaves it to be registered by its path. */
   const char* backend_name;
   /* Pure and without device access. */
-  int32_t (*resolve)(void* self, const fovea_plugin_problem* problem, const fovea_plugin_context* context,
-                     fovea_plugin_report* report, const fovea_plugin_sink* sink);
-  /* Only after resolve said supported or unmigrated for the same arguments. Stores the plan, not NULL. */
-  int32_t (*plan)(void* self, const fovea_plugin_problem* problem, const fovea_plugin_context* context, void** plan,
-                  const fovea_plugin_sink* sink);
+  int32_t (*resolve)(void* self, const fovea_plugin_problem* problem,
+                     const fovea_plugin_context* context, fovea_plugin_report* report,
+                     const fovea_plugin_sink* sink);
+  /* Only after resolve said supported or unmigrated for the same arguments. Stores the plan, not
+   * NULL. */
+  int32_t (*plan)(void* self, const fovea_plugin_problem* problem,
+                  const fovea_plugin_context* context, void** plan, const fovea_plugin_sink* sink);
   /* Allocates nothing and does not synchronise the device. */
-  int32_t (*run)(void* self, const void* plan, const fovea_plugin_run* run, const fovea_plugin_sink* sink);
+  int32_t (*run)(void* self, const void* plan, const fovea_plugin_run* run,
+                 const fovea_plugin_sink* sink);
   /* Optional: frees a plan. */
   void (*release)(void* self, void* plan);
   /* Optional: scratch bytes of the plan. NULL: none. */
   uint64_t (*workspace_bytes)(void* self, const void* plan);
-  /* Not 0: the backend reads option blocks in spec_json. 0: the library refuses entries that have some. */
+  /* Not 0: the backend reads option blocks in spec_json. 0: the library refuses entries that have
+   * some. */
   int32_t reads_options;
 } fovea_plugin_backend;
 
@@ -186,12 +201,13 @@ typedef struct fovea_plugin {
   const fovea_plugin_backend* const* backends;
 } fovea_plugin;
 
-/* The function that a plugin exports under this name. Stores its description, which stays valid while the process
- * runs. May be called more than once, also from several threads. A plugin that cannot work here returns an error
- * number and sets a message. */
+/* The function that a plugin exports under this name. Stores its description, which stays valid
+ * while the process runs. May be called more than once, also from several threads. A plugin that
+ * cannot work here returns an error number and sets a message. */
 FOVEA_C_API int32_t fovea_plugin_entry(const fovea_plugin_host* host, const fovea_plugin** plugin,
                                        const fovea_plugin_sink* sink);
-typedef int32_t (*fovea_plugin_entry_function)(const fovea_plugin_host* host, const fovea_plugin** plugin,
+typedef int32_t (*fovea_plugin_entry_function)(const fovea_plugin_host* host,
+                                               const fovea_plugin** plugin,
                                                const fovea_plugin_sink* sink);
 
 #ifdef __cplusplus

@@ -107,7 +107,8 @@ TEST(PluginExample, LoadsThroughTheCInterface) {
   fovea_error* error = nullptr;
   EXPECT_EQ(fovea_load_plugin("/nonexistent/plugin.so", nullptr, &error),
             static_cast<int32_t>(ErrorCode::invalid_file));
-  EXPECT_NE(std::string(fovea_error_message(error)).find("/nonexistent/plugin.so"), std::string::npos);
+  EXPECT_NE(std::string(fovea_error_message(error)).find("/nonexistent/plugin.so"),
+            std::string::npos);
   fovea_error_free(error);
 }
 

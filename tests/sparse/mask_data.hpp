@@ -1,4 +1,4 @@
-// Masks of the authors' generator and counts of large ones, from tests/sparse/data.
+// Masks of the authors' generator and counts of large ones, from the files of a folder.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ inline RadialPattern read_pattern(std::istream& in) {
   return p;
 }
 
-inline std::vector<KnownMask> drawn_masks() {
-  std::ifstream file(FOVEA_SOURCE_DIR "/tests/sparse/data/radial_masks.txt");
+inline std::vector<KnownMask> drawn_masks(const std::string& folder) {
+  std::ifstream file(folder + "/radial_masks.txt");
   std::vector<KnownMask> out;
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line.starts_with("# ")) continue;
@@ -49,8 +49,8 @@ inline std::vector<KnownMask> drawn_masks() {
   return out;
 }
 
-inline std::vector<KnownMask> counted_masks() {
-  std::ifstream file(FOVEA_SOURCE_DIR "/tests/sparse/data/radial_numbers.txt");
+inline std::vector<KnownMask> counted_masks(const std::string& folder) {
+  std::ifstream file(folder + "/radial_numbers.txt");
   std::vector<KnownMask> out;
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line.front() == '#') continue;

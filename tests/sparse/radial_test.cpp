@@ -12,6 +12,8 @@
 namespace fovea {
 namespace {
 
+const std::string kData = FOVEA_SOURCE_DIR "/tests/sparse/data";
+
 BlockMask built(const RadialPattern& pattern) {
   Result<BlockMask> mask = build_mask(pattern);
   EXPECT_TRUE(mask) << (mask ? std::string() : mask.error().message);
@@ -35,7 +37,7 @@ RadialPattern pattern_of(int64_t frames, int64_t tokens, int32_t block, VideoMod
 }
 
 TEST(RadialMask, AuthorsRuleDrawsTheirMasks) {
-  const auto masks = test::drawn_masks();
+  const auto masks = test::drawn_masks(kData);
   ASSERT_EQ(masks.size(), 6U);
   for (const auto& known : masks) {
     EXPECT_EQ(built(known.pattern).text(), known.text) << test::describe(known.pattern);
@@ -43,7 +45,7 @@ TEST(RadialMask, AuthorsRuleDrawsTheirMasks) {
 }
 
 TEST(RadialMask, CountsAndHashesOfLargeMasks) {
-  const auto masks = test::counted_masks();
+  const auto masks = test::counted_masks(kData);
   ASSERT_EQ(masks.size(), 182U);
   for (const auto& known : masks) {
     const BlockMask mask = built(known.pattern);
