@@ -11,12 +11,12 @@ typedef struct naive_plan {
   int causal;
   int lse;
   double scale;
-  int32_t in_seq, in_head;   /* axes of sequence and head */
+  int32_t in_seq, in_head; /* axes of sequence and head */
   int32_t out_seq, out_head;
 } naive_plan;
 
-static void refuse(const fovea_plugin_sink* sink, const char* code, const char* field, const char* got,
-                   const char* accepted) {
+static void refuse(const fovea_plugin_sink* sink, const char* code, const char* field,
+                   const char* got, const char* accepted) {
   fovea_plugin_reason reason;
   memset(&reason, 0, sizeof reason);
   reason.struct_size = sizeof reason;
@@ -28,8 +28,9 @@ static void refuse(const fovea_plugin_sink* sink, const char* code, const char* 
   sink->add_reason(sink, &reason);
 }
 
-static int32_t resolve(void* self, const fovea_plugin_problem* p, const fovea_plugin_context* context,
-                       fovea_plugin_report* report, const fovea_plugin_sink* sink) {
+static int32_t resolve(void* self, const fovea_plugin_problem* p,
+                       const fovea_plugin_context* context, fovea_plugin_report* report,
+                       const fovea_plugin_sink* sink) {
   int refused = 0;
   (void)self;
 #define REFUSE_IF(condition, code, field, got, accepted) \
@@ -39,7 +40,8 @@ static int32_t resolve(void* self, const fovea_plugin_problem* p, const fovea_pl
       refused = 1;                                       \
     }                                                    \
   } while (0)
-  REFUSE_IF(strcmp(context->platform, "cpu") != 0, "platform", "platform", context->platform, "cpu");
+  REFUSE_IF(strcmp(context->platform, "cpu") != 0, "platform", "platform", context->platform,
+            "cpu");
   REFUSE_IF(p->dtype.code != 2 || p->dtype.bits != 32, "dtype", "dtype", "another type", "f32");
   REFUSE_IF(p->layout == FOVEA_LAYOUT_PACKED, "packed", "layout", "packed", "bshd, bhsd");
   REFUSE_IF(p->mask_kind != FOVEA_MASK_NONE, "mask", "mask", "a mask", "none, causal");
@@ -61,8 +63,8 @@ static int32_t resolve(void* self, const fovea_plugin_problem* p, const fovea_pl
   return FOVEA_OK;
 }
 
-static int32_t plan(void* self, const fovea_plugin_problem* p, const fovea_plugin_context* context, void** made,
-                    const fovea_plugin_sink* sink) {
+static int32_t plan(void* self, const fovea_plugin_problem* p, const fovea_plugin_context* context,
+                    void** made, const fovea_plugin_sink* sink) {
   naive_plan* n = malloc(sizeof *n);
   (void)self;
   (void)context;
@@ -99,12 +101,14 @@ static void release(void* self, void* made) {
   free(made);
 }
 
-static float* row_of(const fovea_tensor* t, int32_t seq_axis, int32_t head_axis, int64_t b, int64_t s, int64_t h) {
+static float* row_of(const fovea_tensor* t, int32_t seq_axis, int32_t head_axis, int64_t b,
+                     int64_t s, int64_t h) {
   return (float*)t->data + b * t->stride[0] + s * t->stride[seq_axis] + h * t->stride[head_axis];
 }
 
 /* One query row: scores, softmax with the largest score subtracted, weighted sum. */
-static void attend(const naive_plan* n, const fovea_plugin_run* run, int64_t b, int64_t h, int64_t i) {
+static void attend(const naive_plan* n, const fovea_plugin_run* run, int64_t b, int64_t h,
+                   int64_t i) {
   const int64_t kv_head = h / (n->heads_q / n->heads_kv);
   const int64_t keys = n->causal ? i + 1 + n->seq_kv - n->seq_q : n->seq_kv;
   const float* q = row_of(&run->q, n->in_seq, n->in_head, b, i, h);
@@ -127,12 +131,14 @@ static void attend(const naive_plan* n, const fovea_plugin_run* run, int64_t b, 
     out[d] = keys > 0 ? (float)(value / sum) : 0.0f; /* a row without keys is zero */
   }
   if (n->lse) {
-    float* lse = (float*)run->lse.data + b * run->lse.stride[0] + h * run->lse.stride[1] + i * run->lse.stride[2];
+    float* lse = (float*)run->lse.data + b * run->lse.stride[0] + h * run->lse.stride[1] +
+                 i * run->lse.stride[2];
     *lse = keys > 0 ? (float)(largest + log(sum)) : -INFINITY;
   }
 }
 
-static int32_t run(void* self, const void* made, const fovea_plugin_run* call, const fovea_plugin_sink* sink) {
+static int32_t run(void* self, const void* made, const fovea_plugin_run* call,
+                   const fovea_plugin_sink* sink) {
   const naive_plan* n = made;
   int64_t b, h, i;
   (void)self;
@@ -144,17 +150,32 @@ static int32_t run(void* self, const void* made, const fovea_plugin_run* call, c
 }
 
 static const fovea_plugin_backend kNaive = {
-    sizeof(fovea_plugin_backend), FOVEA_PLUGIN_ABI_MAJOR, FOVEA_PLUGIN_ABI_MINOR,
-    NULL,                         "naive",                "NAIVE_ATTN",
-    resolve,                      plan,                   run,
-    release,                      workspace_bytes,        0,
+    sizeof(fovea_plugin_backend),
+    FOVEA_PLUGIN_ABI_MAJOR,
+    FOVEA_PLUGIN_ABI_MINOR,
+    NULL,
+    "naive",
+    "NAIVE_ATTN",
+    resolve,
+    plan,
+    run,
+    release,
+    workspace_bytes,
+    0,
 };
 static const fovea_plugin_backend* const kBackends[] = {&kNaive};
 static const fovea_plugin kPlugin = {
-    sizeof(fovea_plugin), FOVEA_PLUGIN_ABI_MAJOR, FOVEA_PLUGIN_ABI_MINOR, "naive", "1.0", 1, kBackends,
+    sizeof(fovea_plugin),
+    FOVEA_PLUGIN_ABI_MAJOR,
+    FOVEA_PLUGIN_ABI_MINOR,
+    "naive",
+    "1.0",
+    1,
+    kBackends,
 };
 
-int32_t fovea_plugin_entry(const fovea_plugin_host* host, const fovea_plugin** plugin, const fovea_plugin_sink* sink) {
+int32_t fovea_plugin_entry(const fovea_plugin_host* host, const fovea_plugin** plugin,
+                           const fovea_plugin_sink* sink) {
   if (host->abi_major != FOVEA_PLUGIN_ABI_MAJOR) {
     sink->set_message(sink, "written for version 1 of the plugin interface");
     return 202; /* not_available */

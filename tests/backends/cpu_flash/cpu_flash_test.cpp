@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cfloat>
 
 #include "tests/backends/cpu_flash/harness.hpp"
@@ -17,6 +19,13 @@ std::vector<const KernelTable*> tables_here(FloatType dtype) {
     if (const KernelTable* table = find_kernels(isa, dtype)) tables.push_back(table);
   }
   return tables;
+}
+
+// Equal also where both are the same NaN.
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
+    return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
+  });
 }
 
 double out_bound(const Call& call, double largest) {
@@ -56,9 +65,8 @@ void expect_agreement(Call& call, const std::string& what = "") {
       call.out = poisoned;
       call.lse = poisoned_lse;
       call.run(*table, workers);
-      EXPECT_EQ(std::memcmp(out.data(), call.out.data(), out.size()), 0) << workers << " workers";
-      EXPECT_EQ(std::memcmp(lse.data(), call.lse.data(), lse.size() * sizeof(float)), 0)
-          << workers << " workers";
+      EXPECT_EQ(out, call.out) << workers << " workers";
+      EXPECT_TRUE(same_bits(lse, call.lse)) << workers << " workers";
     }
     call.out = poisoned;
     call.lse = poisoned_lse;
