@@ -8,7 +8,6 @@
 namespace fovea::contract {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 FOVEA_CONTRACT_SUITE(ContractLse);
 
