@@ -8,7 +8,6 @@
 namespace fovea::contract {
 namespace {
 
-
 FOVEA_CONTRACT_SUITE(ContractLse);
 
 TEST_P(ContractLse, IsTheNaturalLogarithmOfTheSum) {
