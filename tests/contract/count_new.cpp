@@ -9,6 +9,7 @@ namespace {
 
 std::atomic<int64_t> count{0};
 
+#if FOVEA_COUNTS_NEW
 void* allocate(std::size_t bytes, std::size_t alignment) {
   count.fetch_add(1, std::memory_order_relaxed);
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
@@ -18,9 +19,11 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
+#endif
 
 }  // namespace
 
+#if FOVEA_COUNTS_NEW
 void* operator new(std::size_t bytes) { return allocate(bytes, 1); }
 void* operator new[](std::size_t bytes) { return allocate(bytes, 1); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
@@ -37,6 +40,7 @@ void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory
 void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+#endif
 
 namespace fovea::contract {
 

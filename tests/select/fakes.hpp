@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -94,7 +95,10 @@ class FakePlatform final : public Platform {
 
   PolicyVerdict judge(BackendName backend, const PolicyQuery& query) const override {
     ++calls;
-    last_query = query;
+    {
+      std::lock_guard lock(mutex_);
+      last_query = query;
+    }
     PolicyVerdict verdict{backend, "fovea", "", {}};
     if (auto found = providers.find(backend); found != providers.end())
       verdict.provider = found->second;
@@ -112,10 +116,11 @@ class FakePlatform final : public Platform {
   std::vector<BackendName> order;
   std::map<BackendName, std::vector<Reason>> refusals;
   std::map<BackendName, std::string> providers;
-  mutable int calls = 0;
+  mutable std::atomic<int> calls{0};
   mutable PolicyQuery last_query;
 
  private:
+  mutable std::mutex mutex_;
   DeviceFacts facts_;
 };
 
