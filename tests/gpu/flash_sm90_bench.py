@@ -79,14 +79,14 @@ def timed(f, n):
 
 def main():
     ap = argparse.ArgumentParser()
-    ap.add_argument("library")
+    ap.add_argument("lib")
     ap.add_argument("--shapes", default="1:40:32760:32760:128,1:24:4608:4608:128")
     ap.add_argument("--rounds", type=int, default=5)
     ap.add_argument("--slice", type=float, default=0.1)
     ap.add_argument("--other", action="append", default=[])
     ap.add_argument("--also", action="append", default=[], help="NAME=FILE: another build of this library")
     args = ap.parse_args()
-    libs = {"ours": C.CDLL(args.library)}
+    libs = {"ours": C.CDLL(args.lib)}
     for x in args.also: libs[x.split("=")[0]] = C.CDLL(x.split("=")[1])
     for l in libs.values(): l.flash_sm90_call.restype = C.c_longlong
     others = {}
