@@ -230,6 +230,29 @@ TEST_F(SelectorTest, BugRow55_TwoModelsInOneProcessNeverSeeEachOther) {
   other.join();
 }
 
+TEST_F(SelectorTest, BugRow56_PreferWarnsOnceAndRequireRefuses) {
+  AttentionConfig config;
+  config.per_role["self"] = spec_for(kB, Strictness::prefer);
+  config.per_role["cross"] = spec_for(kB);
+  const Selector selector(platform, config);
+  for (int call = 0; call < 100; ++call)
+    EXPECT_EQ(selector.decide(role("self"), problem_with(160), context)->backend, kC);
+  EXPECT_EQ(count_lines("warning: FLASH_ATTN_2 was preferred"), 1);
+  const auto refused = selector.decide(role("cross"), problem_with(160), context);
+  EXPECT_EQ(refused->report.support, SupportStatus::unsupported);
+  EXPECT_EQ(refused->report.reasons[0].got, "160");
+}
+
+TEST_F(SelectorTest, BugRow68_RolesThatAreNotConfiguredAreUnaffected) {
+  AttentionConfig config;
+  config.per_role["self"] = spec_for(kA);
+  const Selector selector(platform, config);
+  const auto vae = selector.decide(role("vae"), problem_with(256), context);
+  EXPECT_EQ(vae->backend, kC);
+  EXPECT_EQ(vae->source, "platform default");
+  EXPECT_EQ(count_lines("warning"), 0);
+}
+
 TEST_F(SelectorTest, NothingAtAllIsARefusalToo) {
   platform->order = {};
   const AttentionConfig config;
