@@ -94,6 +94,12 @@ Result<Call> read_call(const fovea_call* given, const char* function) {
   return call;
 }
 
+// Plans see a finished problem, so the configuration's scale and causal flag are filled in here.
+void apply(const fovea_call_defaults& defaults, CallOptions& options) {
+  if (!options.scale) options.scale = defaults.scale;
+  if (!options.is_causal) options.is_causal = defaults.is_causal;
+}
+
 fovea_tensor tensor_of(const OutputSpec& spec) {
   fovea_tensor t{};
   t.device_type = static_cast<int32_t>(DeviceType::cpu);
@@ -133,12 +139,17 @@ int32_t fovea_attention_create(const fovea_layer_options* options, const fovea_c
     layer.head_dim = o.head_dim;
     layer.dim_v = o.dim_v;
     layer.mask_free = o.mask_free != 0;
+    fovea_call_defaults defaults;
+    if (config != nullptr) {
+      const fovea::ResolvedSpec resolved = config->config.resolve(layer.role, layer.category);
+      if (resolved.spec != nullptr) defaults = {resolved.spec->scale, resolved.spec->is_causal};
+    }
     std::unique_ptr<fovea::Executor> executor = fovea::make_openmp_executor(o.threads);
     FOVEA_TRY(fovea::Attention built,
               fovea::Attention::create(
                   std::move(layer), config == nullptr ? fovea::AttentionConfig{} : config->config,
                   executor.get()));
-    *attention = new fovea_attention{std::move(executor), std::move(built)};
+    *attention = new fovea_attention{std::move(executor), std::move(built), defaults};
     return {};
   });
 }
@@ -180,10 +191,11 @@ int32_t fovea_attention_plan(const fovea_attention* attention, const fovea_call*
     constexpr const char* kFunction = "fovea_attention_plan";
     if (attention == nullptr) return null_argument(kFunction, "attention");
     if (plan == nullptr) return null_argument(kFunction, "plan");
-    FOVEA_TRY(const fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
+    FOVEA_TRY(fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
+    fovea::capi::apply(attention->defaults, c.options);
     FOVEA_TRY(fovea::Problem problem, fovea::describe(c.tensors, c.options));
     FOVEA_TRY(std::shared_ptr<const fovea::Plan> made, attention->attention.plan(problem));
-    *plan = new fovea_plan{std::move(made), std::move(problem)};
+    *plan = new fovea_plan{std::move(made), std::move(problem), attention->defaults};
     return {};
   });
 }
@@ -197,7 +209,8 @@ int32_t fovea_plan_run(const fovea_plan* plan, const fovea_call* call, void* wor
   return guard(error, [&]() -> fovea::Status {
     constexpr const char* kFunction = "fovea_plan_run";
     if (plan == nullptr) return null_argument(kFunction, "plan");
-    FOVEA_TRY(const fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
+    FOVEA_TRY(fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
+    fovea::capi::apply(plan->defaults, c.options);
     if (!c.tensors.out.present()) return fovea::capi::need_out(kFunction);
     FOVEA_TRY(const fovea::Problem problem, fovea::describe(c.tensors, c.options));
     if (problem != plan->problem)

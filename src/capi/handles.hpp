@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,13 +22,20 @@ struct fovea_error {
 struct fovea_config {
   fovea::AttentionConfig config;
 };
+// What the configuration says where a call says nothing.
+struct fovea_call_defaults {
+  std::optional<double> scale;
+  std::optional<bool> is_causal;
+};
 struct fovea_attention {
   std::unique_ptr<fovea::Executor> executor;
   fovea::Attention attention;
+  fovea_call_defaults defaults;
 };
 struct fovea_plan {
   std::shared_ptr<const fovea::Plan> plan;
   fovea::Problem problem;
+  fovea_call_defaults defaults;
 };
 struct fovea_receipt {
   std::string json;

@@ -94,6 +94,37 @@ static void uniform_weights(void) {
   fovea_attention_free(layer);
 }
 
+/* A plan follows the configuration's causal flag, as a run does; the call's own flag beats it. */
+static void plans_follow_the_configuration(void) {
+  float zeros[2] = {0, 0}, values[2] = {1, 3}, out[2];
+  char memory[8192];
+  char* workspace = memory + (256 - (uintptr_t)memory % 256);
+  fovea_config* config = NULL;
+  fovea_attention* layer = NULL;
+  fovea_plan* plan = NULL;
+  fovea_layer_options options;
+  fovea_call call = new_call();
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.threads = 1;
+  EXPECT(fovea_config_create("{\"default\": {\"backend\": \"REFERENCE\", \"is_causal\": true}}",
+                             NULL, 0, &config, NULL) == FOVEA_OK);
+  EXPECT(fovea_attention_create(&options, config, &layer, NULL) == FOVEA_OK);
+  call.q = call.k = tensor4(zeros, 1, 2, 1, 1);
+  call.v = tensor4(values, 1, 2, 1, 1);
+  call.out = tensor4(out, 1, 2, 1, 1);
+  for (int explicit_full = 0; explicit_full < 2; ++explicit_full) {
+    call.has_is_causal = explicit_full;
+    out[0] = out[1] = NAN;
+    EXPECT(fovea_attention_plan(layer, &call, &plan, NULL) == FOVEA_OK);
+    EXPECT(fovea_plan_run(plan, &call, workspace, 4096, NULL) == FOVEA_OK);
+    EXPECT(out[0] == (explicit_full ? 2.0f : 1.0f) && out[1] == 2.0f);
+    fovea_plan_free(plan);
+  }
+  fovea_attention_free(layer);
+  fovea_config_free(config);
+}
+
 static void errors_are_data(void) {
   fovea_error* error = NULL;
   fovea_config* config = NULL;
@@ -169,6 +200,7 @@ int main(void) {
   EXPECT(fovea_c_api_version() == FOVEA_C_API_VERSION);
   EXPECT(strlen(fovea_version()) >= 5);
   uniform_weights();
+  plans_follow_the_configuration();
   errors_are_data();
   explain_and_availability();
   fovea_error_free(NULL);
