@@ -28,21 +28,12 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/cmake/fovea-config-versi
 install(FILES "${PROJECT_BINARY_DIR}/cmake/fovea-config.cmake"
               "${PROJECT_BINARY_DIR}/cmake/fovea-config-version.cmake"
         DESTINATION "${FOVEA_CMAKE_DIR}" COMPONENT library)
-if(FOVEA_HAVE_CUDA AND NOT BUILD_SHARED_LIBS)
-  install(FILES cmake/FindCUDNN.cmake cmake/FindNCCL.cmake DESTINATION "${FOVEA_CMAKE_DIR}" COMPONENT library)
-endif()
 
 # A static library names what it was linked with; a shared one carries it.
 list(TRANSFORM CMAKE_DL_LIBS PREPEND -l OUTPUT_VARIABLE fovea_dl)
 string(JOIN " " FOVEA_PC_STATIC -lstdc++ -lm ${fovea_dl} ${OpenMP_CXX_FLAGS} -pthread)
 if(FOVEA_HAVE_CUDA)
   string(APPEND FOVEA_PC_STATIC " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt")
-endif()
-if(FOVEA_HAVE_CUDNN)
-  string(APPEND FOVEA_PC_STATIC " ${CUDNN_LIBRARY}")
-endif()
-if(FOVEA_HAVE_NCCL)
-  string(APPEND FOVEA_PC_STATIC " ${NCCL_LIBRARY}")
 endif()
 if(FOVEA_HAVE_MPI)
   string(JOIN " " mpi_libraries ${MPI_C_LIBRARIES})

@@ -31,6 +31,34 @@ function(fovea_configure_test name timeout)
                WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
 endfunction()
 
+# What needs a GPU is built by the target gpu_tests and listed in <build>/gpu_tests.txt, which
+# scripts/gpu_suite.sh reads: a line "label|name|seconds|program|arguments" for each run, after the
+# build folder.
+add_custom_target(gpu_tests)
+define_property(GLOBAL PROPERTY FOVEA_GPU_TESTS)
+
+function(fovea_note_gpu_test name program timeout labels arguments)
+  foreach(label IN ITEMS gpu multi_gpu)
+    if(NOT label IN_LIST labels)
+      continue()
+    endif()
+    list(JOIN arguments " " text)
+    set_property(GLOBAL APPEND_STRING PROPERTY FOVEA_GPU_TESTS
+                                               "${label}|${name}|${timeout}|$<TARGET_FILE:${program}>|${text}\n")
+    add_dependencies(gpu_tests ${program})
+    get_target_property(sources ${program} SOURCES)
+    set(alarm "${PROJECT_SOURCE_DIR}/tests/gpu/case_alarm.cpp")
+    if(NOT alarm IN_LIST sources)
+      target_sources(${program} PRIVATE "${alarm}")
+    endif()
+  endforeach()
+endfunction()
+
+function(fovea_write_gpu_tests)
+  get_property(lines GLOBAL PROPERTY FOVEA_GPU_TESTS)
+  file(GENERATE OUTPUT "${PROJECT_BINARY_DIR}/gpu_tests.txt" CONTENT "${PROJECT_BINARY_DIR}\n${lines}")
+endfunction()
+
 # fovea_add_test(NAME <name> SOURCES <file>... [LABELS cpu|gpu|multi_gpu|slow|isa...]
 #                [LIBRARIES <target>...] [ARGS <argument>...] [ENVIRONMENT VAR=value...]
 #                [TIMEOUT <seconds>] [SERIAL] [PUBLIC])
@@ -69,6 +97,24 @@ function(fovea_add_test)
   if(arg_SERIAL)
     set_tests_properties(${arg_NAME} PROPERTIES RUN_SERIAL ON)
   endif()
+  fovea_note_gpu_test(${arg_NAME} ${arg_NAME} ${arg_TIMEOUT} "${arg_LABELS}" "${arg_ARGS}")
+endfunction()
+
+# fovea_add_test_run(NAME <name> PROGRAM <test> ARGS <argument>... [LABELS ...] [TIMEOUT <seconds>])
+#
+# Another run of a program of fovea_add_test, with other arguments.
+function(fovea_add_test_run)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;PROGRAM;TIMEOUT" "ARGS;LABELS")
+  if(NOT arg_NAME OR NOT arg_PROGRAM OR NOT arg_ARGS)
+    message(FATAL_ERROR "fovea_add_test_run(NAME <name> PROGRAM <test> ARGS <argument>... [...])")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_test(NAME ${arg_NAME} COMMAND ${arg_PROGRAM} "--gtest_output=xml:${FOVEA_TEST_RESULTS}/${arg_NAME}.xml"
+                                    ${arg_ARGS})
+  fovea_configure_test(${arg_NAME} ${arg_TIMEOUT} ${arg_LABELS})
+  fovea_note_gpu_test(${arg_NAME} ${arg_PROGRAM} ${arg_TIMEOUT} "${arg_LABELS}" "${arg_ARGS}")
 endfunction()
 
 # fovea_add_python_test(NAME <name> FILE <test.py> [LABELS ...] [ENVIRONMENT VAR=value...]

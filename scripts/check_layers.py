@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """No include points to a higher layer.
 
-core <- {config, sparse, quant, platform, simd, cuda} <- backends <- select <- {parallel, plugin, capi}
-<- {models, tools, python}. src/simd and src/cuda include only core and themselves. Folders of one
+core <- {config, sparse, quant, platform, simd, cuda, cuda_device} <- backends <- select
+<- {parallel, plugin, capi} <- {models, tools, python}. src/simd, src/cuda and src/cuda_device include
+only core and themselves. Folders of one
 layer may include each other, but not in a circle. Includes are written from the repository's root
 ("src/core/env.hpp") or from include ("fovea/error.hpp").
 """
@@ -14,14 +15,14 @@ import source_text
 
 LAYERS = [
     {"core"},
-    {"config", "sparse", "quant", "platform", "simd", "cuda"},
+    {"config", "sparse", "quant", "platform", "simd", "cuda", "cuda_device"},
     {"backends"},
     {"select"},
     {"parallel", "plugin", "capi"},
     {"models", "tools", "python"},
 ]
 LEVEL = {folder: level for level, folders in enumerate(LAYERS) for folder in folders}
-BUILDING_BLOCKS = {"simd", "cuda"}
+BUILDING_BLOCKS = {"simd", "cuda", "cuda_device"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 

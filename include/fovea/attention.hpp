@@ -63,12 +63,21 @@ class OwnedTensor {
   const TensorView& view() const noexcept { return view_; }
   // Allocates uninitialised CPU memory, 64-byte aligned. Error out_of_memory.
   FOVEA_API static Result<OwnedTensor> allocate(DType dtype, std::span<const int64_t> shape);
+  // A view with what keeps its memory alive; on a device, memory that is freed in stream order.
+  static OwnedTensor adopt(const TensorView& view, std::shared_ptr<void> memory) {
+    OwnedTensor tensor;
+    tensor.memory_ = std::move(memory);
+    tensor.view_ = view;
+    return tensor;
+  }
 
  private:
   std::shared_ptr<void> memory_;
   TensorView view_;
 };
 
+// On a device the outputs come from a pool and go back to it in the order of the call's stream,
+// which must live as long as they do.
 struct AttentionResult {
   OwnedTensor out;
   OwnedTensor lse;  // absent unless asked for
@@ -87,10 +96,14 @@ struct LayerOptions {
 };
 
 // Thread-safe: calls may overlap. Holds its own copy of the configuration.
+//
+// A call runs on the device of its tensors, for CUDA on options.stream, without waiting for it.
 class Attention {
  public:
   // `executor` runs CPU kernels and must outlive the layer; null takes OpenMP threads. `facts`
-  // default to this machine's CPU. Errors: invalid_config, invalid_facts.
+  // stand for every device that the layer is used on; without them resolve() answers for this
+  // machine's CPU, and calls and plans use the probed facts of their tensors' device. Errors:
+  // invalid_config, invalid_facts.
   FOVEA_API static Result<Attention> create(LayerOptions layer, AttentionConfig config,
                                             Executor* executor = nullptr,
                                             std::optional<DeviceFacts> facts = {});
@@ -98,7 +111,9 @@ class Attention {
   FOVEA_API Attention& operator=(Attention&&) noexcept;
   FOVEA_API ~Attention();
 
-  // Allocates the outputs and the workspace, then plans (cached) and runs.
+  // Allocates the outputs and the workspace, then plans (cached) and runs. On a device both come
+  // from a stream-ordered pool. Errors of a device: device_error, out_of_memory, invalid_tensor for
+  // memory that is not where the tensor says.
   FOVEA_API Result<AttentionResult> operator()(const AttentionTensors& inputs,
                                                const CallOptions& options = {}) const;
   // Writes into tensors.out and tensors.lse.
@@ -110,8 +125,10 @@ class Attention {
   // strategy, paged, boundaries, full graph). Advisory; changes nothing.
   FOVEA_API ExecutionPathResult resolve_execution_path(const Problem& problem,
                                                        const ExecutionContext& context) const;
-  // A plan for callers that keep their own workspace. Error: the refusal.
-  FOVEA_API Result<std::shared_ptr<const Plan>> plan(const Problem& problem) const;
+  // A plan for callers that keep their own workspace, for tensors on `device`: by default the CPU,
+  // or cuda:0 for a layer made with CUDA facts. Errors: the refusal; those of probe_cuda.
+  FOVEA_API Result<std::shared_ptr<const Plan>> plan(const Problem& problem,
+                                                     std::optional<Device> device = {}) const;
 
  private:
   struct State;

@@ -95,4 +95,10 @@ FOVEA_API Result<DeviceFacts> preset_facts(std::string_view name);
 // FOVEA_ISA.
 FOVEA_API Result<DeviceFacts> probe_cpu();
 
+// Facts of cuda:`index` as this process counts devices: sm, name, driver, cuda, cudnn where it
+// loads, and the architectures that this binary embeds. Asked once per process. Errors: not_built
+// in a build without CUDA; device_error without a driver, a device, or one of this index.
+// Thread-safe.
+FOVEA_API Result<DeviceFacts> probe_cuda(int index);
+
 }  // namespace fovea

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fovea/backend_name.hpp"
+#include "fovea/device.hpp"
 #include "fovea/device_facts.hpp"
 #include "fovea/error.hpp"
 #include "fovea/executor.hpp"
@@ -38,7 +39,8 @@ struct ExecutionContext {
   DeviceFacts facts = DeviceFacts();
   // Runs CPU kernels; not owned, must outlive the plans made with it. nullptr: serial_executor().
   Executor* executor = nullptr;
-  bool local = true;  // facts describe this machine
+  bool local = true;     // facts describe this machine
+  Device device = kCpu;  // which of its devices, when local; plans run on tensors there
   MaskMode mask_mode = MaskMode::none;
   PackingMode packing_mode = PackingMode::none;
   ParallelStrategy parallel_strategy = ParallelStrategy::none;

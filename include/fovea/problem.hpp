@@ -92,7 +92,7 @@ struct Problem {
   Strides k_strides;
   Strides v_strides;
   int32_t alignment =
-      64;  // bytes; the largest power of two <= 64 dividing every base address of q, k, v
+      64;  // bytes; the largest power of two <= 64 dividing every base address of q, k, v, out
   int64_t documents = 0;  // packed: number of documents, else 0
   int64_t max_document_q = 0;
   int64_t max_document_kv = 0;

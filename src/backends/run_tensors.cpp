@@ -48,11 +48,10 @@ Status check_presence(std::string_view name, const TensorView& t, bool planned) 
                              : "is given, but the plan was made without it");
 }
 
-Status check_one(const Expected& e, const TensorView& t, DeviceType device) {
+Status check_one(const Expected& e, const TensorView& t, Device device) {
   if (t.rank < 1 || t.rank > kMaxRank) return wrong(e.name, "is missing");
-  if (t.device.type != device)
-    return wrong(e.name, "is on " + to_string(t.device) + ", planned for " +
-                             to_string(Device{device, t.device.index}));
+  if (t.device != device)
+    return wrong(e.name, "is on " + to_string(t.device) + ", planned for " + to_string(device));
   if (t.dtype != e.dtype)
     return wrong(e.name, "has dtype " + std::string(name(t.dtype)) + ", planned " +
                              std::string(name(e.dtype)));
@@ -98,7 +97,7 @@ Status check_strides(const Expected& e, const TensorView& t, Layout layout, cons
   return {};
 }
 
-Status check_mask(const Problem& p, const TensorView& mask, DeviceType device) {
+Status check_mask(const Problem& p, const TensorView& mask, Device device) {
   FOVEA_CHECK(check_presence("mask", mask, p.mask.kind != MaskKind::none));
   if (!mask.present()) return {};
   const int64_t batch = p.mask.per_batch ? p.batch : 1;
@@ -118,7 +117,7 @@ Status check_mask(const Problem& p, const TensorView& mask, DeviceType device) {
 }
 
 Status check_vector(std::string_view name, const TensorView& t, bool planned, int64_t size,
-                    bool wide, DeviceType device) {
+                    bool wide, Device device) {
   FOVEA_CHECK(check_presence(name, t, planned));
   if (!planned) return {};
   const DType dtype = wide && t.dtype == kI64 ? kI64 : kI32;
@@ -143,7 +142,7 @@ Status check_apart(std::string_view name, const TensorView& output, const Attent
 }
 
 Status check_output(const Expected& e, const TensorView& t, const AttentionTensors& all,
-                    DeviceType device) {
+                    Device device) {
   FOVEA_CHECK(check_one(e, t, device));
   if (!t.contiguous()) return wrong(e.name, "is not contiguous");
   return check_apart(e.name, t, all);
@@ -151,7 +150,7 @@ Status check_output(const Expected& e, const TensorView& t, const AttentionTenso
 
 }  // namespace
 
-Status check_inputs(const Problem& p, const AttentionTensors& t, DeviceType device) {
+Status check_inputs(const Problem& p, const AttentionTensors& t, Device device) {
   struct Head {
     std::string_view name;
     const TensorView* view;
@@ -173,12 +172,11 @@ Status check_inputs(const Problem& p, const AttentionTensors& t, DeviceType devi
   return check_vector("cu_seqlens_kv", t.cu_seqlens_kv, packed, p.documents + 1, false, device);
 }
 
-Status check_tensors(const Problem& p, const AttentionTensors& t, DeviceType device,
-                     size_t alignment) {
+Status check_tensors(const Problem& p, const AttentionTensors& t, Device device, size_t alignment) {
   FOVEA_CHECK(check_inputs(p, t, device));
-  const std::pair<std::string_view, const TensorView*> inputs[] = {
-      {"q", &t.q}, {"k", &t.k}, {"v", &t.v}};
-  for (const auto& [name, view] : inputs)
+  const std::pair<std::string_view, const TensorView*> aligned[] = {
+      {"q", &t.q}, {"k", &t.k}, {"v", &t.v}, {"out", &t.out}};
+  for (const auto& [name, view] : aligned)
     if (reinterpret_cast<uintptr_t>(view->data) % alignment != 0)
       return wrong(name, "is not aligned to " + std::to_string(alignment) + " bytes");
   FOVEA_CHECK(check_output(

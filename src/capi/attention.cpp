@@ -100,9 +100,10 @@ void apply(const fovea_call_defaults& defaults, CallOptions& options) {
   if (!options.is_causal) options.is_causal = defaults.is_causal;
 }
 
-fovea_tensor tensor_of(const OutputSpec& spec) {
+fovea_tensor tensor_of(const OutputSpec& spec, Device device) {
   fovea_tensor t{};
-  t.device_type = static_cast<int32_t>(DeviceType::cpu);
+  t.device_type = static_cast<int32_t>(device.type);
+  t.device_index = device.index;
   t.dtype_code = spec.dtype.code;
   t.dtype_bits = spec.dtype.bits;
   t.dtype_lanes = spec.dtype.lanes;
@@ -165,8 +166,8 @@ int32_t fovea_output_spec(const fovea_call* call, fovea_tensor* out, fovea_tenso
     c.tensors.lse = {};
     FOVEA_TRY(const fovea::Problem problem, fovea::describe(c.tensors, c.options));
     FOVEA_TRY(const fovea::OutputSpecs specs, fovea::output_spec(problem));
-    *out = fovea::capi::tensor_of(specs.out);
-    if (lse != nullptr) *lse = fovea::capi::tensor_of(specs.lse);
+    *out = fovea::capi::tensor_of(specs.out, c.tensors.q.device);
+    if (lse != nullptr) *lse = fovea::capi::tensor_of(specs.lse, c.tensors.q.device);
     return {};
   });
 }
@@ -194,7 +195,8 @@ int32_t fovea_attention_plan(const fovea_attention* attention, const fovea_call*
     FOVEA_TRY(fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
     fovea::capi::apply(attention->defaults, c.options);
     FOVEA_TRY(fovea::Problem problem, fovea::describe(c.tensors, c.options));
-    FOVEA_TRY(std::shared_ptr<const fovea::Plan> made, attention->attention.plan(problem));
+    FOVEA_TRY(std::shared_ptr<const fovea::Plan> made,
+              attention->attention.plan(problem, c.tensors.q.device));
     *plan = new fovea_plan{std::move(made), std::move(problem), attention->defaults};
     return {};
   });

@@ -322,7 +322,7 @@ class Describer {
   // Names the strides when they are of a known kind; strides that are never used do not count.
   void read_strides() {
     p_.alignment = kMaxAlignment;
-    for (const TensorView* view : {&t_.q, &t_.k, &t_.v}) {
+    for (const TensorView* view : {&t_.q, &t_.k, &t_.v, &t_.out}) {
       const auto address = reinterpret_cast<uintptr_t>(view->data);
       if (address != 0)
         p_.alignment = std::min(p_.alignment, int32_t{1} << std::min(std::countr_zero(address), 6));

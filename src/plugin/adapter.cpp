@@ -62,7 +62,7 @@ std::optional<DeviceType> device_of(PlatformId platform) noexcept {
 class PluginPlan final : public Plan {
  public:
   PluginPlan(std::shared_ptr<const BackendEntries> entries, void* plan, Problem problem,
-             Executor& executor, DeviceType device, std::string who)
+             Executor& executor, Device device, std::string who)
       : entries_(std::move(entries)),
         plan_(plan),
         problem_(std::move(problem)),
@@ -87,7 +87,7 @@ class PluginPlan final : public Plan {
              Stream stream) const noexcept override {
     FOVEA_CHECK(backends::check_tensors(problem_, tensors, device_));
     FOVEA_CHECK(backends::check_workspace(workspace, workspace_bytes()));
-    if (device_ == DeviceType::cpu) FOVEA_CHECK(check_values(tensors, problem_));
+    if (device_ == kCpu) FOVEA_CHECK(check_values(tensors, problem_));
     Sink sink;
     Tasks tasks{executor_};
     fovea_plugin_run call{};
@@ -139,7 +139,7 @@ class PluginPlan final : public Plan {
   void* plan_;
   Problem problem_;
   Executor& executor_;
-  DeviceType device_;
+  Device device_;
   std::string who_;
   Receipt receipt_;
 };
@@ -194,7 +194,8 @@ class PluginBackend final : public Backend {
     }
     if (made == nullptr) return misbehaved(who_, "plan succeeded but returned NULL");
     Executor& executor = context.executor == nullptr ? serial_executor() : *context.executor;
-    auto plan = std::make_unique<PluginPlan>(entries_, made, problem, executor, *device, who_);
+    const Device where_to = context.device.type == *device ? context.device : Device{*device, 0};
+    auto plan = std::make_unique<PluginPlan>(entries_, made, problem, executor, where_to, who_);
     uint64_t bytes = 0;
     if (calls.workspace_bytes != nullptr)
       FOVEA_CHECK(guarded(who_, "workspace_bytes",

@@ -3,9 +3,12 @@
 #include <mutex>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "fovea/registry.hpp"
 #include "src/core/workspace_pool.hpp"
+#include "src/cuda_device/device.hpp"
+#include "src/cuda_device/memory.hpp"
 
 namespace fovea {
 namespace {
@@ -46,11 +49,38 @@ Status check_layer(const LayerOptions& layer, const Problem& p) {
   return {};
 }
 
+// What a layer keeps for one device.
+struct Site {
+  Site(std::shared_ptr<const Platform> platform, const AttentionConfig& config,
+       ExecutionContext where)
+      : selector(std::move(platform), config), context(std::move(where)) {}
+
+  const Selector selector;
+  const ExecutionContext context;
+  WorkspacePool workspaces;  // of the CPU
+
+  std::mutex mutex;
+  // By problem, without and with a sparse state.
+  std::unordered_map<Problem, PlannedCall, ProblemHash> plans[2];
+};
+
+Result<DeviceFacts> probe(Device device) {
+  return device.type == DeviceType::cuda ? probe_cuda(device.index) : probe_cpu();
+}
+
+Result<OwnedTensor> allocate_output(const OutputSpec& spec, Device device, Stream stream) {
+  if (device.type != DeviceType::cuda) return OwnedTensor::allocate(spec.dtype, spec.shape);
+  TensorView view = make_view(nullptr, spec.dtype, spec.shape, device);
+  const auto bytes = static_cast<size_t>(view.numel()) * size_bytes(spec.dtype);
+  FOVEA_TRY(cuda::Memory memory, cuda::Memory::allocate(bytes, device, stream));
+  view.data = memory.data();
+  return OwnedTensor::adopt(view, std::make_shared<cuda::Memory>(std::move(memory)));
+}
+
 }  // namespace
 
 struct Attention::State {
-  State(LayerOptions l, AttentionConfig c, std::shared_ptr<const Platform> p)
-      : layer(std::move(l)), config(std::move(c)), selector(std::move(p), config) {
+  State(LayerOptions l, AttentionConfig c) : layer(std::move(l)), config(std::move(c)) {
     query.role = layer.role;
     query.category = layer.category;
     query.policy.mask_free = layer.mask_free;
@@ -58,15 +88,36 @@ struct Attention::State {
 
   const LayerOptions layer;
   const AttentionConfig config;
-  const Selector selector;
   RoleQuery query;
   std::unique_ptr<Executor> owned_executor;
-  ExecutionContext context;
-  mutable WorkspacePool workspaces;
+  Executor* executor = nullptr;
+  std::optional<DeviceFacts> facts;  // given by the caller
+  Site* home = nullptr;              // what resolve() answers for
 
   mutable std::mutex mutex;
-  // By problem, without and with a sparse state.
-  mutable std::unordered_map<Problem, PlannedCall, ProblemHash> plans[2];
+  mutable std::vector<std::unique_ptr<Site>> sites;
+
+  Result<Site*> make_site(Device device) const {
+    ExecutionContext context;
+    if (facts) {
+      context.facts = *facts;
+    } else {
+      FOVEA_TRY(context.facts, probe(device));
+    }
+    context.executor = executor;
+    context.device = device;
+    auto platform = make_platform(context.facts);
+    sites.push_back(std::make_unique<Site>(std::move(platform), config, std::move(context)));
+    return sites.back().get();
+  }
+
+  Result<Site*> site(Device device) const {
+    if (device == home->context.device) return home;
+    std::lock_guard lock(mutex);
+    for (const auto& known : sites)
+      if (known->context.device == device) return known.get();
+    return make_site(device);
+  }
 
   RoleQuery query_for(const Problem& problem) const {
     RoleQuery q = query;
@@ -84,18 +135,18 @@ struct Attention::State {
     return merged;
   }
 
-  Result<PlannedCall> planned(const Problem& problem, bool sparse_state) const {
+  Result<PlannedCall> planned(Site& site, const Problem& problem, bool sparse_state) const {
     const uint64_t epoch = registry_epoch();
-    auto& cache = plans[sparse_state ? 1 : 0];
+    auto& cache = site.plans[sparse_state ? 1 : 0];
     {
-      std::lock_guard lock(mutex);
+      std::lock_guard lock(site.mutex);
       if (auto found = cache.find(problem); found != cache.end() && found->second.epoch == epoch)
         return found->second;
     }
-    ExecutionContext call_context = context;
+    ExecutionContext call_context = site.context;
     call_context.sparse_state = sparse_state;
     const RoleQuery q = query_for(problem);
-    const std::shared_ptr<const Decision> decision = selector.decide(q, problem, call_context);
+    const std::shared_ptr<const Decision> decision = site.selector.decide(q, problem, call_context);
     if (decision->report.support == SupportStatus::unsupported)
       return refusal(*decision, q, problem);
     FOVEA_TRY(
@@ -104,7 +155,7 @@ struct Attention::State {
     Receipt receipt = plan->receipt();
     receipt.fallback = decision->fallback;
     PlannedCall call{std::move(plan), std::make_shared<const Receipt>(std::move(receipt)), epoch};
-    std::lock_guard lock(mutex);
+    std::lock_guard lock(site.mutex);
     if (cache.size() >= kMaxPlans) cache.clear();
     cache[problem] = call;
     return call;
@@ -114,8 +165,18 @@ struct Attention::State {
                                              const Problem& problem,
                                              const CallOptions& options) const {
     FOVEA_CHECK(check_layer(layer, problem));
-    FOVEA_TRY(PlannedCall call, planned(problem, options.sparse_state != nullptr));
-    FOVEA_TRY(WorkspacePool::Lease lease, workspaces.borrow(call.plan->workspace_bytes()));
+    const Device device = tensors.q.device;
+    FOVEA_TRY(Site* const site, this->site(device));
+    FOVEA_TRY(PlannedCall call, planned(*site, problem, options.sparse_state != nullptr));
+    const size_t bytes = call.plan->workspace_bytes();
+    if (device.type == DeviceType::cuda) {
+      FOVEA_CHECK(cuda::check_pointers(tensors, device));
+      FOVEA_TRY(const cuda::Memory workspace,
+                cuda::Memory::allocate(bytes, device, options.stream));
+      FOVEA_CHECK(call.plan->run(tensors, {workspace.data(), bytes}, options.stream));
+      return call.receipt;
+    }
+    FOVEA_TRY(WorkspacePool::Lease lease, site->workspaces.borrow(bytes));
     FOVEA_CHECK(call.plan->run(tensors, {lease.data(), lease.bytes()}, options.stream));
     return call.receipt;
   }
@@ -132,17 +193,15 @@ Result<Attention> Attention::create(LayerOptions layer, AttentionConfig config, 
     return Error{ErrorCode::invalid_argument, "a layer needs a role, for example \"self\"", {}};
   if (config.default_spec) FOVEA_CHECK(validate(*config.default_spec));
   for (const auto& [role, spec] : config.per_role) FOVEA_CHECK(validate(spec));
-  if (!facts) {
-    FOVEA_TRY(DeviceFacts probed, probe_cpu());
-    facts = std::move(probed);
-  }
-  auto state = std::make_unique<State>(std::move(layer), std::move(config), make_platform(*facts));
+  auto state = std::make_unique<State>(std::move(layer), std::move(config));
   if (executor == nullptr) {
     state->owned_executor = make_openmp_executor();
     executor = state->owned_executor.get();
   }
-  state->context.facts = std::move(*facts);
-  state->context.executor = executor;
+  state->executor = executor;
+  const bool cuda = facts && facts->platform() == PlatformId::cuda;
+  state->facts = std::move(facts);
+  FOVEA_TRY(state->home, state->make_site(cuda ? Device{DeviceType::cuda, 0} : kCpu));
   return Attention(std::move(state));
 }
 
@@ -155,10 +214,11 @@ Result<AttentionResult> Attention::operator()(const AttentionTensors& inputs,
   FOVEA_TRY(Problem problem, describe(tensors, merged));
   FOVEA_TRY(OutputSpecs specs, output_spec(problem));
   AttentionResult result;
-  FOVEA_TRY(result.out, OwnedTensor::allocate(specs.out.dtype, specs.out.shape));
+  const Device device = tensors.q.device;
+  FOVEA_TRY(result.out, allocate_output(specs.out, device, merged.stream));
   tensors.out = result.out.view();
   if (problem.lse) {
-    FOVEA_TRY(result.lse, OwnedTensor::allocate(specs.lse.dtype, specs.lse.shape));
+    FOVEA_TRY(result.lse, allocate_output(specs.lse, device, merged.stream));
     tensors.lse = result.lse.view();
   }
   FOVEA_TRY(result.receipt, state_->run(tensors, problem, merged));
@@ -173,20 +233,23 @@ Result<std::shared_ptr<const Receipt>> Attention::run(const AttentionTensors& te
 }
 
 std::shared_ptr<const Decision> Attention::resolve(const Problem& problem) const {
-  return state_->selector.decide(state_->query_for(problem), problem, state_->context);
+  const Site& home = *state_->home;
+  return home.selector.decide(state_->query_for(problem), problem, home.context);
 }
 
 ExecutionPathResult Attention::resolve_execution_path(const Problem& problem,
                                                       const ExecutionContext& context) const {
   ExecutionContext declared = context;
-  declared.executor = state_->context.executor;
-  return state_->selector.decide(state_->query_for(problem), problem, declared)->report;
+  declared.executor = state_->executor;
+  return state_->home->selector.decide(state_->query_for(problem), problem, declared)->report;
 }
 
-Result<std::shared_ptr<const Plan>> Attention::plan(const Problem& problem) const {
+Result<std::shared_ptr<const Plan>> Attention::plan(const Problem& problem,
+                                                    std::optional<Device> device) const {
   FOVEA_CHECK(validate(problem));
   FOVEA_CHECK(check_layer(state_->layer, problem));
-  FOVEA_TRY(PlannedCall call, state_->planned(problem, false));
+  FOVEA_TRY(Site* const site, state_->site(device.value_or(state_->home->context.device)));
+  FOVEA_TRY(PlannedCall call, state_->planned(*site, problem, false));
   return call.plan;
 }
 

@@ -20,6 +20,7 @@ constexpr size_t kMaxDecisions = 4096;
 struct ContextKey {
   PolicyQuery policy;
   Executor* executor = nullptr;
+  Device device;
   bool local = true, piecewise = false, paged_kv = false, require_fullgraph = false,
        sparse_state = false;
   MaskMode mask_mode = MaskMode::none;
@@ -53,8 +54,9 @@ bool matches(const DecisionKey& key, uint64_t epoch, const RoleQuery& query, con
   uint32_t boundaries = 0;
   for (OuterBoundary b : context.outer_boundaries) boundaries |= 1u << static_cast<uint32_t>(b);
   return key.epoch == epoch && k.policy == query.policy && k.executor == context.executor &&
-         k.local == context.local && k.piecewise == context.piecewise &&
-         k.paged_kv == context.paged_kv && k.require_fullgraph == context.require_fullgraph &&
+         k.device == context.device && k.local == context.local &&
+         k.piecewise == context.piecewise && k.paged_kv == context.paged_kv &&
+         k.require_fullgraph == context.require_fullgraph &&
          k.sparse_state == context.sparse_state && k.mask_mode == context.mask_mode &&
          k.packing_mode == context.packing_mode &&
          k.parallel_strategy == context.parallel_strategy && k.boundaries == boundaries &&
@@ -66,6 +68,7 @@ ContextKey make_context_key(const RoleQuery& query, const ExecutionContext& c) {
   ContextKey k;
   k.policy = query.policy;
   k.executor = c.executor;
+  k.device = c.device;
   k.local = c.local;
   k.piecewise = c.piecewise;
   k.paged_kv = c.paged_kv;

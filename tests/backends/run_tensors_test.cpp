@@ -98,9 +98,14 @@ TEST(RunTensors, MessagesNameTensorFieldAndPlan) {
 TEST(RunTensors, AlignmentIsCheckedOnlyWhereAsked) {
   Call call = make("f32 b2 h2 s5 d8 align=4");
   EXPECT_TRUE(check_tensors(call.problem, call.tensors).has_value());
-  const Status status = check_tensors(call.problem, call.tensors, DeviceType::cpu, 16);
+  const Status status = check_tensors(call.problem, call.tensors, kCpu, 16);
   ASSERT_FALSE(status.has_value());
   EXPECT_NE(status.error().message.find("16 bytes"), std::string::npos);
+  call = make("f32 b2 h2 s5 d8");
+  call.tensors.out.data = static_cast<float*>(call.tensors.out.data) + 1;
+  const Status output = check_tensors(call.problem, call.tensors, kCpu, 16);
+  ASSERT_FALSE(output.has_value());
+  EXPECT_EQ(output.error().message.rfind("out is not aligned", 0), 0u) << output.error().message;
 }
 
 TEST(RunTensors, Workspace) {

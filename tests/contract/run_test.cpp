@@ -37,6 +37,11 @@ Ready ready(const Target& target) {
   return r;
 }
 
+// A problem of a type that the target takes.
+Problem plain(const std::string& rest) {
+  return *parse_problem(std::string(name(ContractRun::GetParam().dtype)) + " b1 h1 " + rest);
+}
+
 TEST_P(ContractRun, OtherTensorsThanPlannedAreRefused) {
   if (!GetParam().host_tensors) GTEST_SKIP() << "the launcher copies tensors";
   Ready r = ready(GetParam());
@@ -185,7 +190,7 @@ TEST_P(ContractRun, MisfitsAreErrorsInEveryBuild) {
 
 TEST_P(ContractRun, SparsePatternsRunOrAreRefusedByName) {
   for (const char* pattern : {"radial(decay=1,frames=4)", "radial:authors(decay=1,frames=4)"}) {
-    const Problem p = *parse_problem(std::string("f32 b1 h1 s512 d16 sparse=") + pattern);
+    const Problem p = plain("s512 d16 sparse=" + std::string(pattern));
     const auto report =
         GetParam().backend->resolve(GetParam().name, p, nullptr, GetParam().context);
     if (report.support != SupportStatus::unsupported) continue;
@@ -200,7 +205,7 @@ TEST_P(ContractRun, SparsePatternsRunOrAreRefusedByName) {
 TEST_P(ContractRun, FactsOfAnotherMachineGiveReportsButNoPlans) {
   Target away = GetParam();
   away.context.local = false;
-  const Problem p = *parse_problem("f32 b1 h1 s4 d8");
+  const Problem p = plain("s4 d8");
   const auto report = away.backend->resolve(away.name, p, nullptr, away.context);
   EXPECT_NE(report.support, SupportStatus::unsupported);
   EXPECT_FALSE(away.backend->plan(away.name, p, nullptr, away.context).has_value());
@@ -209,7 +214,7 @@ TEST_P(ContractRun, FactsOfAnotherMachineGiveReportsButNoPlans) {
 TEST_P(ContractRun, ProviderOfTheSpecIsRespected) {
   AttentionSpec spec;
   spec.backend = GetParam().name;
-  const Problem p = *parse_problem("f32 b1 h1 s4 d8");
+  const Problem p = plain("s4 d8");
   for (const char* provider : {"", "fovea", "cudnn", "package"}) {
     spec.provider = provider;
     const auto report = GetParam().backend->resolve(GetParam().name, p, &spec, GetParam().context);

@@ -8,7 +8,10 @@
 
 #include "fovea/executor.hpp"
 #include "src/backends/cpu_flash/backend.hpp"
+#include "src/backends/flash_sm90/backend.hpp"
 #include "src/backends/reference/backend.hpp"
+#include "src/cuda_device/device_tensors.hpp"
+#include "src/cuda_device/stream.hpp"
 #include "src/simd/cpu_features.hpp"
 #include "tests/contract/count_new.hpp"
 
@@ -53,6 +56,77 @@ Target cpu_target(std::string label, BackendName name, std::shared_ptr<const Bac
   return t;
 }
 
+// Runs on copies in device memory, twice: the first run may load the kernel.
+class CudaLauncher final : public Launcher {
+ public:
+  CudaLauncher(Device device, cuda::OwnedStream stream)
+      : device_(device), stream_(std::move(stream)) {}
+
+  Status launch(const Plan& plan, const AttentionTensors& host) override {
+    constexpr size_t kGuard = Plan::kWorkspaceAlignment;
+    const Stream stream = stream_.get();
+    FOVEA_TRY(const cuda::DeviceTensors copies, cuda::DeviceTensors::upload(host, device_, stream));
+    const size_t bytes = plan.workspace_bytes();
+    FOVEA_TRY(const cuda::Memory memory,
+              cuda::Memory::allocate(bytes + 2 * kGuard, device_, stream));
+    FOVEA_CHECK(cuda::fill(memory.data(), 0xff, memory.bytes(), stream));
+    const Workspace workspace{static_cast<char*>(memory.data()) + kGuard, bytes};
+
+    FOVEA_CHECK(plan.run(copies.tensors(), workspace, stream));
+    const int64_t before = allocations();
+    FOVEA_CHECK(plan.run(copies.tensors(), workspace, stream));
+    EXPECT_EQ(allocations(), before) << "the run allocated memory";
+    FOVEA_CHECK(cuda::synchronize(stream));
+
+    std::vector<unsigned char> after(memory.bytes());
+    FOVEA_CHECK(cuda::copy_to_host(after.data(), memory.data(), after.size(), stream));
+    for (size_t i = 0; i < kGuard; ++i) {
+      EXPECT_EQ(after[i], 0xff) << "byte " << i << " before the workspace was written";
+      EXPECT_EQ(after[kGuard + bytes + i], 0xff)
+          << "byte " << i << " behind the workspace was written";
+    }
+    FOVEA_TRY(const std::string damage, copies.damage(host));
+    EXPECT_EQ(damage, "");
+    return copies.download(host);
+  }
+
+ private:
+  Device device_;
+  cuda::OwnedStream stream_;
+};
+
+// The backends with CUDA kernels. A target is one of them on the device.
+struct CudaBackend {
+  const char* label;
+  BackendName name;
+  std::shared_ptr<const Backend> (*make)();
+  DType dtype;
+};
+constexpr CudaBackend kCudaBackends[] = {
+    {"cuda_flash_sm90", backend::FLASH_ATTN_3, backends::make_flash_sm90_backend, kBF16},
+};
+
+void add_cuda_targets(std::vector<Target>& out) {
+  constexpr Device kDevice{DeviceType::cuda, 0};
+  const auto facts = probe_cuda(kDevice.index);
+  if (!facts) return;
+  auto stream = cuda::OwnedStream::create(kDevice);
+  if (!stream) return;
+  const auto launcher = std::make_shared<CudaLauncher>(kDevice, std::move(*stream));
+  for (const CudaBackend& row : kCudaBackends) {
+    Target t = cpu_target(row.label, row.name, row.make());
+    t.context.facts = *facts;
+    t.context.device = kDevice;
+    t.launcher = launcher;
+    t.whole_contract = false;
+    t.host_tensors = false;
+    t.dtype = row.dtype;
+    const Problem plain = *parse_problem(std::string(name(row.dtype)) + " b1 h1 s64 d64");
+    if (t.backend->resolve(t.name, plain, nullptr, t.context).support != SupportStatus::unsupported)
+      out.push_back(std::move(t));
+  }
+}
+
 }  // namespace
 
 std::vector<Target> targets() {
@@ -70,6 +144,7 @@ std::vector<Target> targets() {
                                                 nullptr, target.context);
     if (report.built && report.path == "cpu." + isa_name) out.push_back(std::move(target));
   }
+  add_cuda_targets(out);
   return out;
 }
 

@@ -34,9 +34,12 @@ struct Target {
   // The plan sees the tensors of the test themselves. Otherwise the launcher copies them, and tests
   // of wrong tensors and values are skipped.
   bool host_tensors = true;
+  // A type of q, k and v that it takes.
+  DType dtype = kF32;
 };
 
-// Those that this machine can run.
+// Those that this machine can run: on the CPU every instruction set, on a GPU every backend that
+// has a kernel for it in this binary. Labels of the latter start with "cuda_".
 std::vector<Target> targets();
 
 // For names and messages of GoogleTest.

@@ -125,16 +125,15 @@ class CheckErrorTest(CliTest):
             DEVICE, "no memory for ", "check", "--problem", f"bf16 b1 h1 s1 d64 sk={2**40}"
         )
 
-    def test_cuda(self):
-        self.fail_with(
-            UNSUPPORTED,
-            "--device cuda:1: this binary runs on the CPU only (accepted: cpu)",
-            "check",
-            "--problem",
-            "f32 b1 h1 s9 d16",
-            "--device",
-            "cuda:1",
+    def test_cuda_that_is_not_there(self):
+        code, message = UNSUPPORTED, "--device cuda:99: this binary was built without CUDA"
+        if self.succeed("version", "--format", "json").json()["cuda"]:
+            code, message = DEVICE, "--device cuda:99: "
+        error = self.fail_with(
+            code, message, "check", "--problem", "f32 b1 h1 s9 d16", "--device", "cuda:99"
         )
+        if code == DEVICE:
+            self.assertRegex(error["message"], "NVIDIA driver|there is no cuda:99")
 
     def test_unknown_device(self):
         self.fail_with(USAGE, "tpu", "check", "--problem", "f32 b1 h1 s9 d16", "--device", "tpu")

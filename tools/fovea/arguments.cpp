@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/core/text.hpp"
+#include "src/cuda_device/device.hpp"
 
 namespace fovea::cli {
 
@@ -28,6 +29,12 @@ std::string overlay(std::string_view preset, std::string_view changes) {
     }
   }
   return merged;
+}
+
+// "cuda" or "cuda:N", a device of this machine rather than a preset.
+bool names_cuda(std::string_view device) {
+  const std::string word = text::fold(text::trim(device));
+  return word == "cuda" || word.starts_with("cuda:");
 }
 
 const DevicePreset* find_preset(std::string_view name) {
@@ -63,7 +70,8 @@ Result<AttentionConfig> ConfigArguments::build(const std::vector<ConfigFlag>& co
 
 void FactsArguments::declare(Flags& flags) {
   flags.add("--device", "PRESET", &device,
-            "Judge for a named device such as h200 (this machine); see 'fovea devices --presets'");
+            "Judge for a named device such as h200 ('fovea devices --presets'), or for cuda[:N] of "
+            "this machine (its CPU)");
   flags.add("--platform", "NAME", &platform, "Judge for cuda, rocm, npu, xpu, musa or cpu");
   flags.add("--facts", "KEY=VALUE,...", &facts,
             "What is known of that device; with --device, changes to the preset");
@@ -73,6 +81,16 @@ Result<FactsArguments::Judged> FactsArguments::read() const {
   std::optional<PlatformId> wanted;
   if (platform) {
     FOVEA_TRY(wanted, parse_platform(*platform));
+  }
+  if (device && names_cuda(*device)) {
+    if (platform || facts) {
+      return usage_error(text::concat("--device ", *device,
+                                      " is asked what it is; leave --platform and --facts out, or "
+                                      "name a preset to change"));
+    }
+    FOVEA_TRY(const Device local, parse_device(*device));
+    FOVEA_TRY(DeviceFacts probed, probe_cuda(local.index));
+    return Judged{std::move(probed), true, local};
   }
   if (device) {
     FOVEA_TRY(DeviceFacts preset, preset_facts(*device));
@@ -106,18 +124,20 @@ void DeviceArguments::declare(Flags& flags) {
   flags.add("--threads", "N", &threads, "CPU threads (FOVEA_NUM_THREADS, else all)");
 }
 
-Status DeviceArguments::check() const {
+Result<Device> DeviceArguments::target() const {
   FOVEA_TRY(const Device parsed, parse_device(device));
-  if (parsed.type == DeviceType::cpu) return {};
-  return Error{ErrorCode::not_built,
-               text::concat("--device ", to_string(parsed),
-                            ": this binary runs on the CPU only (accepted: cpu); 'fovea explain "
-                            "--device h200' judges a configuration for a GPU"),
-               {}};
+  if (parsed.type == DeviceType::cpu) return parsed;
+  if (auto info = cuda::device_info(parsed.index); !info) {
+    Error error = std::move(info).error();
+    error.message = text::concat("--device ", to_string(parsed), ": ", error.message,
+                                 " ('fovea explain --device h200' judges a configuration for a "
+                                 "GPU that is not here)");
+    return error;
+  }
+  return parsed;
 }
 
 Result<std::unique_ptr<Executor>> DeviceArguments::executor() const {
-  FOVEA_CHECK(check());
   FOVEA_CHECK(at_least("--threads", threads, 0));
   constexpr int64_t kMost = 4096;
   if (threads > kMost) {

@@ -25,7 +25,8 @@ struct ConfigArguments {
   Result<AttentionConfig> build(const std::vector<ConfigFlag>& config_flags) const;
 };
 
-// --platform, --facts and --device PRESET: the device to judge for, this machine by default.
+// --platform, --facts and --device PRESET|cuda[:N]: the device to judge for, this machine's CPU by
+// default.
 struct FactsArguments {
   std::optional<std::string> platform;
   std::optional<std::string> facts;
@@ -34,7 +35,8 @@ struct FactsArguments {
   void declare(Flags& flags);
   struct Judged {
     DeviceFacts facts;
-    bool local = false;  // they describe this machine
+    bool local = false;   // they describe this machine
+    Device where = kCpu;  // which of its devices
   };
   Result<Judged> read() const;
 };
@@ -45,8 +47,8 @@ struct DeviceArguments {
   int64_t threads = 0;
 
   void declare(Flags& flags);
-  // Error not_built or not_available for a device that this program cannot run on.
-  Status check() const;
+  // The device, which is there. Errors: invalid_argument, not_built, device_error.
+  Result<Device> target() const;
   Result<std::unique_ptr<Executor>> executor() const;
 };
 

@@ -48,6 +48,7 @@ class BackendsVerb : public Verb {
     ExecutionContext context;
     context.facts = judged.facts;
     context.local = judged.local;
+    context.device = judged.where;
     BackendsReport report;
     report.facts = judged.facts;
     if (problem_) report.problem = query.problem;

@@ -2,7 +2,9 @@
 #include <thread>
 
 #include "fovea/model_preset.hpp"
+#include "src/core/log.hpp"
 #include "src/core/text.hpp"
+#include "src/cuda_device/device.hpp"
 #include "tools/fovea/arguments.hpp"
 #include "tools/fovea/json.hpp"
 #include "tools/fovea/verb.hpp"
@@ -10,6 +12,36 @@
 namespace fovea::cli {
 
 namespace {
+
+// A device of this machine.
+struct LocalDevice {
+  Device device;
+  DeviceFacts facts;
+  int64_t memory_bytes = 0;  // of a GPU
+  unsigned threads = 0;      // of the CPU
+};
+
+// The CPU, and the GPUs that this binary can use; why there are none is logged.
+Result<std::vector<LocalDevice>> local_devices() {
+  std::vector<LocalDevice> devices;
+  FOVEA_TRY(DeviceFacts cpu, probe_cpu());
+  devices.push_back({kCpu, std::move(cpu), 0, std::thread::hardware_concurrency()});
+  const Result<int> count = cuda::device_count();
+  if (!count) {
+    log(LogLevel::info, count.error().message);
+    return devices;
+  }
+  for (int index = 0; index < *count; ++index) {
+    FOVEA_TRY(DeviceFacts facts, probe_cuda(index));
+    FOVEA_TRY(const cuda::DeviceInfo* const info, cuda::device_info(index));
+    devices.push_back({{DeviceType::cuda, index}, std::move(facts), info->memory_bytes, 0});
+  }
+  return devices;
+}
+
+std::string gibibytes(int64_t bytes) {
+  return text::concat(fixed(static_cast<double>(bytes) / 0x1p30, 0), " GiB");
+}
 
 std::string facts_json(const DeviceFacts& facts) {
   JsonMembers members;
@@ -77,20 +109,33 @@ class DevicesVerb : public Verb {
 
  private:
   static Result<ExitCode> print_devices(const Invocation& invocation) {
-    FOVEA_TRY(const DeviceFacts facts, probe_cpu());
-    const std::string isa(facts.get("isa").value_or("generic"));
-    const std::string threads = std::to_string(std::thread::hardware_concurrency());
+    FOVEA_TRY(const std::vector<LocalDevice> devices, local_devices());
     const Terminal& terminal = invocation.terminal;
-    const Table table{{"device", "platform", "isa", "threads"}, {{"cpu", "cpu", isa, threads}}};
+    Table table{{"device", "platform", "name", "sm", "memory", "isa", "threads"}, {}};
+    std::vector<std::string> objects;
+    for (const LocalDevice& device : devices) {
+      const auto fact = [&](const char* key) {
+        return std::string(device.facts.get(key).value_or("-"));
+      };
+      const bool cpu = device.facts.platform() == PlatformId::cpu;
+      table.rows.push_back({to_string(device.device), std::string(name(device.facts.platform())),
+                            fact("name"), fact("sm"), cpu ? "-" : gibibytes(device.memory_bytes),
+                            fact("isa"), cpu ? std::to_string(device.threads) : "-"});
+      JsonMembers members{{"device", text_json(to_string(device.device))},
+                          {"platform", text_json(name(device.facts.platform()))}};
+      if (cpu) {
+        members.emplace_back("isa", text_json(fact("isa")));
+        members.emplace_back("threads", std::to_string(device.threads));
+      } else {
+        members.emplace_back("memory_bytes", std::to_string(device.memory_bytes));
+      }
+      members.emplace_back("facts", facts_json(device.facts));
+      objects.push_back(object_json(members));
+    }
     switch (invocation.format) {
       case Format::json:
-        terminal.write(
-            object_json({{"schema", text_json("fovea.devices/1")},
-                         {"devices", array_json({object_json({{"device", text_json("cpu")},
-                                                              {"platform", text_json("cpu")},
-                                                              {"isa", text_json(isa)},
-                                                              {"threads", threads},
-                                                              {"facts", facts_json(facts)}})})}}));
+        terminal.write(object_json(
+            {{"schema", text_json("fovea.devices/1")}, {"devices", array_json(objects)}}));
         break;
       case Format::csv:
         terminal.write(to_csv(table));

@@ -118,6 +118,7 @@ class ExplainVerb : public Verb {
     ExecutionContext context;
     context.facts = judged.facts;
     context.local = judged.local;
+    context.device = judged.where;
     const Explanation explanation =
         explain(config, make_platform(std::move(judged.facts)), queries, context);
     const Terminal& terminal = invocation.terminal;

@@ -71,6 +71,7 @@ std::string check_json(const std::vector<RunReport>& reports) {
   for (const RunReport& report : reports) {
     Json object = run_of(report, "fovea.check/1", "oracle");
     object["seed"] = report.problem.seed;
+    object["oracle_rows"] = *report.oracle_rows;
     list.push_back(std::move(object));
   }
   return print(list.size() == 1 ? list[0] : list);

@@ -1,11 +1,33 @@
 #include "tools/fovea/layer_run.hpp"
 
+#include "src/core/text.hpp"
+#include "src/cuda_device/stream.hpp"
+#include "tools/fovea/report_table.hpp"
+
 namespace fovea::cli {
 
 namespace {
 
 TensorReport report_of(const TensorView& view) {
   return {view.dtype, {view.shape.begin(), view.shape.begin() + view.rank}};
+}
+
+// Runs copies of the tensors on run.device and brings the outputs back.
+Status run_on_device(const LayerRun& run, const Attention& layer, CallOptions options,
+                     RunReport& report) {
+  FOVEA_TRY(const cuda::OwnedStream stream, cuda::OwnedStream::create(run.device));
+  options.stream = stream.get();
+  FOVEA_TRY(const cuda::DeviceTensors copies,
+            cuda::DeviceTensors::upload(run.tensors, run.device, stream.get(), run.alignment));
+  FOVEA_TRY(report.problem, describe(copies.tensors(), options));
+  FOVEA_TRY(report.timing, measure_on_stream(run.repeat, run.device, stream.get(), [&]() -> Status {
+              FOVEA_TRY(report.receipt, layer.run(copies.tensors(), options));
+              return {};
+            }));
+  FOVEA_CHECK(copies.download(run.tensors));
+  FOVEA_TRY(const std::string damage, copies.damage(run.tensors));
+  if (damage.empty()) return {};
+  return Error{ErrorCode::internal, text::concat(receipt_line(*report.receipt), ": ", damage), {}};
 }
 
 }  // namespace
@@ -47,22 +69,28 @@ double tflops(const Problem& problem, double milliseconds) noexcept {
 }
 
 Result<RunReport> run_layer(const LayerRun& run) {
-  const CallOptions options = with_config(run.options, run.config, run.layer);
+  CallOptions options = with_config(run.options, run.config, run.layer);
   FOVEA_TRY(const Attention layer, Attention::create(run.layer, run.config, run.executor));
-  FOVEA_TRY(const Problem problem, describe(run.tensors, options));
   RunReport report;
-  FOVEA_TRY(report.timing, measure(run.repeat, [&]() -> Status {
-              FOVEA_TRY(report.receipt, layer.run(run.tensors, options));
-              return {};
-            }));
+  FOVEA_TRY(report.problem, describe(run.tensors, options));
+  if (run.device.type == DeviceType::cpu) {
+    FOVEA_TRY(report.timing, measure(run.repeat, [&]() -> Status {
+                FOVEA_TRY(report.receipt, layer.run(run.tensors, options));
+                return {};
+              }));
+  } else {
+    // A device cannot be asked for the longest document without waiting for it.
+    options.max_seqlen_q = report.problem.max_document_q;
+    options.max_seqlen_kv = report.problem.max_document_kv;
+    FOVEA_CHECK(run_on_device(run, layer, options, report));
+  }
   const ResolvedSpec resolved = run.config.resolve(run.layer.role, run.layer.category);
   if (resolved.spec != nullptr) report.strictness = resolved.spec->strictness;
   report.role = run.layer.role;
   report.category = run.layer.category;
-  report.source = layer.resolve(problem)->source;
-  report.problem = problem;
+  report.source = resolved.spec != nullptr ? resolved.source : "platform default";
   report.threads = run.executor != nullptr ? run.executor->workers() : 1;
-  report.tflops = tflops(problem, report.timing.median_ms);
+  report.tflops = tflops(report.problem, report.timing.median_ms);
   report.out = report_of(run.tensors.out);
   if (run.tensors.lse.present()) report.lse = report_of(run.tensors.lse);
   return report;

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "src/cuda_device/stream.hpp"
+
 namespace fovea::cli {
 
 namespace {
@@ -40,6 +42,26 @@ Result<Timing> measure(int64_t repeat, const std::function<Status()>& run) {
     const Clock::time_point start = Clock::now();
     FOVEA_CHECK(run());
     runs_ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  }
+  return summarise(std::move(runs_ms));
+}
+
+Result<Timing> measure_on_stream(int64_t repeat, Device device, Stream stream,
+                                 const std::function<Status()>& run) {
+  FOVEA_CHECK(run());
+  std::vector<cuda::Timer> timers;
+  for (int64_t i = 0; i < repeat; ++i) {
+    FOVEA_TRY(timers.emplace_back(), cuda::Timer::create(device));
+  }
+  for (const cuda::Timer& timer : timers) {
+    FOVEA_CHECK(timer.start(stream));
+    FOVEA_CHECK(run());
+    FOVEA_CHECK(timer.stop(stream));
+  }
+  FOVEA_CHECK(cuda::synchronize(stream));
+  std::vector<double> runs_ms;
+  for (const cuda::Timer& timer : timers) {
+    FOVEA_TRY(runs_ms.emplace_back(), timer.milliseconds());
   }
   return summarise(std::move(runs_ms));
 }

@@ -5,6 +5,8 @@
 #include <functional>
 #include <vector>
 
+#include "fovea/backend.hpp"
+#include "fovea/device.hpp"
 #include "fovea/error.hpp"
 
 namespace fovea::cli {
@@ -23,5 +25,10 @@ Timing summarise(std::vector<double> runs_ms);
 
 // Runs once to warm up, then `repeat` times under the clock. Stops at the first error.
 Result<Timing> measure(int64_t repeat, const std::function<Status()>& run);
+
+// The same for work that `run` puts on a stream: each run between two events, all enqueued before
+// the first is waited for, so the device is never idle.
+Result<Timing> measure_on_stream(int64_t repeat, Device device, Stream stream,
+                                 const std::function<Status()>& run);
 
 }  // namespace fovea::cli

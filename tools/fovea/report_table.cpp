@@ -126,7 +126,7 @@ Table run_table(const std::vector<RunReport>& reports) {
 }
 
 Table check_table(const std::vector<RunReport>& reports) {
-  Table table{{"problem", "backend", "path", "rel_l2", "limit", "max_abs", "lse max_abs",
+  Table table{{"problem", "backend", "path", "rows", "rel_l2", "limit", "max_abs", "lse max_abs",
                "lse limit", "time", "result"},
               {}};
   for (const RunReport& report : reports) {
@@ -136,6 +136,7 @@ Table check_table(const std::vector<RunReport>& reports) {
     table.rows.push_back({to_string(report.problem),
                           name(report.receipt->backend),
                           report.receipt->path,
+                          std::to_string(*report.oracle_rows),
                           scientific(compare.rel_l2),
                           scientific(compare.tolerance),
                           scientific(compare.max_abs),

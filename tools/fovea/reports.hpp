@@ -45,6 +45,7 @@ struct RunReport {
   std::shared_ptr<const Receipt> receipt;
   std::optional<ComparisonReport> compare;
   std::optional<ComparisonReport> compare_lse;
+  std::optional<int64_t> oracle_rows;  // check: how many rows the oracle computed
   TensorReport out;
   std::optional<TensorReport> lse;
   std::optional<std::string> output_file;

@@ -46,12 +46,15 @@ class RunVerb : public Verb {
   Result<ExitCode> execute(const Invocation& invocation) override {
     FOVEA_CHECK(check_flags());
     FOVEA_TRY(const AttentionConfig config, config_.build(invocation.config_flags));
+    FOVEA_TRY(const Device device, device_.target());
     FOVEA_TRY(const std::unique_ptr<Executor> executor, device_.executor());
     FOVEA_TRY(const SafetensorsFile file, SafetensorsFile::open(input_));
     LayerRun run;
     run.config = config;
     run.layer = layer_;
     run.executor = executor.get();
+    run.device = device;
+    run.alignment = cuda::DeviceTensors::Alignment::best;
     run.repeat = repeat_;
     FOVEA_TRY(run.tensors, attention_inputs(file, input_, prefix_));
     FOVEA_TRY(const CallOptions options, call_options(run.tensors));

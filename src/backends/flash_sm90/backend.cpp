@@ -104,18 +104,26 @@ flash_sm90::Tensor contiguous(const TensorView& t, const Problem& p) {
 
 class FlashSm90Plan final : public Plan {
  public:
-  FlashSm90Plan(Problem problem, const flash_sm90::Choice& choice, Receipt receipt)
+  FlashSm90Plan(Problem problem, const flash_sm90::Choice& choice, Device device, Receipt receipt)
       : problem_(std::move(problem)),
+        device_(device),
         kernel_problem_(kernel_problem(problem_)),
         choice_(choice),
         receipt_(std::move(receipt)) {}
+
+  // Loads the kernel on the plan's device.
+  Status prepare() {
+    const flash_sm90::LaunchStatus status = flash_sm90::prepare(choice_, device_.index, devices_);
+    if (status.stage != 0) return launch_error(status);
+    return {};
+  }
 
   size_t workspace_bytes() const noexcept override { return receipt_.workspace_bytes; }
   const Receipt& receipt() const noexcept override { return receipt_; }
 
   Status run(const AttentionTensors& t, Workspace workspace,
              Stream stream) const noexcept override {
-    FOVEA_CHECK(check_tensors(problem_, t, DeviceType::cuda, 16));
+    FOVEA_CHECK(check_tensors(problem_, t, device_, 16));
     FOVEA_CHECK(check_workspace(workspace, workspace_bytes()));
     flash_sm90::Arguments a;
     a.q = strided(t.q, problem_.q_strides);
@@ -141,7 +149,7 @@ class FlashSm90Plan final : public Plan {
     }
     a.workspace = workspace.data;
     const flash_sm90::LaunchStatus status =
-        flash_sm90::launch(kernel_problem_, choice_, a, t.q.device.index, devices_,
+        flash_sm90::launch(kernel_problem_, choice_, a, device_.index, devices_,
                            static_cast<CUstream_st*>(stream.handle));
     if (status.stage != 0) return launch_error(status);
     return {};
@@ -149,6 +157,7 @@ class FlashSm90Plan final : public Plan {
 
  private:
   Problem problem_;
+  Device device_;
   flash_sm90::Problem kernel_problem_;
   flash_sm90::Choice choice_;
   Receipt receipt_;
@@ -173,14 +182,16 @@ class FlashSm90Backend final : public Backend {
 #if FOVEA_CUDA_SM90
     const flash_sm90::Key& key = decision.kernel.key;
     Receipt receipt = make_receipt(decision.report, *decision.row);
-    receipt.device = "cuda";
+    receipt.device = to_string(context.device);
     receipt.isa = "sm_90a";
     receipt.compute_qk = receipt.compute_pv = std::string(fovea::name(problem.dtype));
     receipt.padding_head_dim = key.head_dim - problem.head_dim;
     if (problem.layout != Layout::packed)
       receipt.padding_seq_kv = (key.block_kv - problem.seq_kv % key.block_kv) % key.block_kv;
-    return std::unique_ptr<Plan>(
-        std::make_unique<FlashSm90Plan>(problem, decision.kernel, std::move(receipt)));
+    auto plan = std::make_unique<FlashSm90Plan>(problem, decision.kernel, context.device,
+                                                std::move(receipt));
+    if (context.device.type == DeviceType::cuda) FOVEA_CHECK(plan->prepare());
+    return std::unique_ptr<Plan>(std::move(plan));
 #else
     return Error{ErrorCode::not_built,
                  fovea::name(name) + ": " + decision.report.path + " is not in this binary",

@@ -166,6 +166,16 @@ const char* describe(const LaunchStatus& status) {
   }
 }
 
+LaunchStatus prepare(const Choice& choice, int device, DeviceCache& cache) {
+  const DeviceGuard guard(device);
+  if (guard.error() != cudaSuccess) return {4, guard.error()};
+  const KernelInfo info = find_kernel(choice.key);
+  if (!info.function) return {1, 0};
+  int multiprocessors = 0;
+  const cudaError_t error = device_multiprocessors(info, device, cache, multiprocessors);
+  return error == cudaSuccess ? LaunchStatus{} : LaunchStatus{4, error};
+}
+
 LaunchStatus launch(const Problem& problem, const Choice& choice, const Arguments& arguments,
                     int device, DeviceCache& cache, CUstream_st* stream) {
   if (problem.batch == 0 || problem.seq_q == 0 || problem.heads_q == 0) return {};

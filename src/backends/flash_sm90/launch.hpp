@@ -66,6 +66,10 @@ struct DeviceCache {
   std::array<std::atomic<int>, 64> multiprocessors{};
 };
 
+/// Loads the kernel of the choice on a device and learns what a launch needs of it, so that the
+/// first launch does neither.
+LaunchStatus prepare(const Choice& choice, int device, DeviceCache& cache);
+
 /// Enqueues the call on `stream` of `device` and leaves the current device as it was. Allocates
 /// nothing, waits for nothing; capturable in a CUDA graph.
 LaunchStatus launch(const Problem& problem, const Choice& choice, const Arguments& arguments,

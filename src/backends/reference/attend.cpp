@@ -295,14 +295,18 @@ int64_t lse_offset(const Problem& p, const Row& row) noexcept {
   return (row.batch * p.heads_q + row.head) * p.seq_q + row.index;
 }
 
-Result<Oracle> compute_oracle(const Problem& problem, const AttentionTensors& tensors,
-                              Executor& executor) {
+Status check_oracle_inputs(const Problem& problem, const AttentionTensors& tensors) {
   if (problem.sparse)
     return Error{ErrorCode::unsupported,
                  "the oracle does not run sparse patterns",
                  {{ReasonCode::sparse, "sparse", problem.sparse->name, "none", {}}}};
   FOVEA_CHECK(check_inputs(problem, tensors));
-  FOVEA_CHECK(check_values(tensors, problem));
+  return check_values(tensors, problem);
+}
+
+Result<Oracle> compute_oracle(const Problem& problem, const AttentionTensors& tensors,
+                              Executor& executor) {
+  FOVEA_CHECK(check_oracle_inputs(problem, tensors));
   const int64_t items = problem.layout == Layout::packed ? 1 : problem.batch;
   const auto rows = static_cast<size_t>(items * problem.heads_q * problem.seq_q);
   Oracle oracle;

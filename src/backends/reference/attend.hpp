@@ -64,6 +64,9 @@ struct Oracle {
 Result<Oracle> compute_oracle(const Problem& problem, const AttentionTensors& tensors,
                               Executor& executor);
 
+// What compute_oracle refuses: tensors that do not match, values out of range, sparse patterns.
+Status check_oracle_inputs(const Problem& problem, const AttentionTensors& tensors);
+
 // Offset of a row's first output value, and of its LSE.
 int64_t out_offset(const Problem& problem, const Row& row) noexcept;
 int64_t lse_offset(const Problem& problem, const Row& row) noexcept;

@@ -1,0 +1,19 @@
+#include "fovea/device_facts.hpp"
+#include "src/core/build_info.hpp"
+#include "src/cuda_device/device.hpp"
+
+namespace fovea {
+
+Result<DeviceFacts> probe_cuda(int index) {
+  FOVEA_TRY(const cuda::DeviceInfo* const info, cuda::device_info(index));
+  DeviceFacts facts(PlatformId::cuda);
+  facts.set("sm", std::to_string(info->sm));
+  facts.set("name", info->name);
+  facts.set("driver", info->driver);
+  facts.set("cuda", info->runtime);
+  const std::string embedded = build_info().cuda_embedded;
+  facts.set("kernels", embedded.empty() ? "none" : embedded);
+  return facts;
+}
+
+}  // namespace fovea
