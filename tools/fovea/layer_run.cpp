@@ -51,7 +51,7 @@ Result<RunReport> run_layer(const LayerRun& run) {
   FOVEA_TRY(const Attention layer, Attention::create(run.layer, run.config, run.executor));
   FOVEA_TRY(const Problem problem, describe(run.tensors, options));
   RunReport report;
-  FOVEA_TRY(report.timing, measure(run.repeat, [&]() -> Status {
+  FOVEA_TRY(report.timing, measure(run.repeat, run.warm_up_ms, [&]() -> Status {
               FOVEA_TRY(report.receipt, layer.run(run.tensors, options));
               return {};
             }));

@@ -15,6 +15,7 @@ struct LayerRun {
   CallOptions options;
   Executor* executor = nullptr;
   int64_t repeat = 1;
+  double warm_up_ms = 0;
 };
 
 // The options with what the configuration sets for this role put where the call says nothing.
@@ -24,8 +25,8 @@ CallOptions with_config(const CallOptions& options, const AttentionConfig& confi
 // The options that make a call of the problem.
 CallOptions call_options(const Problem& problem);
 
-// Warms up once, then runs `repeat` times. Everything but the comparison is filled in. Errors:
-// those of the layer.
+// Warms up for `warm_up_ms` and at least once, then runs `repeat` times. Everything but the
+// comparison is filled in. Errors: those of the layer.
 Result<RunReport> run_layer(const LayerRun& run);
 
 // 4 * batch * heads * seq_q * seq_kv * head_dim and the like, per second, in 1e12.
