@@ -32,7 +32,8 @@ struct Peak {
 Peak measure_peak(PeakLoop loop, double seconds) noexcept;
 
 // Whether the loop ran at the limit of its pipes: within 3 % of a whole number of multiply-adds per
-// cycle. A figure that fails this was disturbed and is no peak.
+// cycle, or of one bfloat16 dot product every other cycle. A figure that fails this was disturbed
+// and is no peak.
 bool at_limit(const Peak& peak, Isa isa, bool bf16_products) noexcept;
 
 }  // namespace fovea::simd

@@ -51,6 +51,8 @@ TEST(Peak, CountsOnlyAtAWholeNumberOfInstructionsPerCycle) {
   EXPECT_TRUE(at_limit({0.0, 0.0, 31.9}, Isa::avx2, false));    // two of 16
   EXPECT_TRUE(at_limit({0.0, 0.0, 32.0}, Isa::avx512, false));  // one of 32
   EXPECT_TRUE(at_limit({0.0, 0.0, 63.0}, Isa::avx512bf16, true));
+  EXPECT_TRUE(at_limit({0.0, 0.0, 32.0}, Isa::avx512bf16, true));  // every other cycle
+  EXPECT_FALSE(at_limit({0.0, 0.0, 8.0}, Isa::avx2, false));
   EXPECT_FALSE(at_limit({0.0, 0.0, 30.0}, Isa::avx2, false));
   EXPECT_FALSE(at_limit({0.0, 0.0, 0.0}, Isa::avx2, false));
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 namespace fovea::cli {
 namespace {
 
@@ -26,7 +28,7 @@ TEST(Summarise, NoRunsAreZero) { EXPECT_DOUBLE_EQ(summarise({}).median_ms, 0); }
 
 TEST(Measure, WarmsUpOnceThenRepeats) {
   int calls = 0;
-  const Result<Timing> timing = measure(4, [&]() -> Status {
+  const Result<Timing> timing = measure(4, 0, [&]() -> Status {
     ++calls;
     return {};
   });
@@ -35,9 +37,25 @@ TEST(Measure, WarmsUpOnceThenRepeats) {
   EXPECT_EQ(timing->runs_ms.size(), 4u);
 }
 
+TEST(Measure, WarmsUpForTheTimeAsked) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  Clock::time_point first_timed;
+  int calls = 0;
+  const Result<Timing> timing = measure(1, 20, [&]() -> Status {
+    ++calls;
+    first_timed = Clock::now();
+    return {};
+  });
+  ASSERT_TRUE(timing);
+  EXPECT_GE(first_timed - start, std::chrono::milliseconds(20));
+  EXPECT_GE(calls, 2);
+  EXPECT_EQ(timing->runs_ms.size(), 1u);
+}
+
 TEST(Measure, StopsAtTheFirstError) {
   int calls = 0;
-  const Result<Timing> timing = measure(4, [&]() -> Status {
+  const Result<Timing> timing = measure(4, 0, [&]() -> Status {
     if (++calls == 3) return Error{ErrorCode::unsupported, "no", {}};
     return {};
   });

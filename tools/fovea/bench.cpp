@@ -25,6 +25,12 @@ constexpr double kOracleFlops = 2e9;
 // Smaller still: the oracle is also timed as a baseline.
 constexpr double kTinyFlops = 1e8;
 
+// Before the first timed run of each case: an idle core takes some tenths of a second to reach the
+// clock that it keeps.
+constexpr double kWarmUpMs = 500;
+// Two peaks around a case that differ by more than this were not measured at one clock.
+constexpr double kPeakDrift = 0.03;
+
 // The multiply-add peak of one core, in 1e12 operations per second; nothing where it cannot be
 // measured or the measurement was disturbed.
 std::optional<double> core_peak_tflops(std::string_view isa_name, DType dtype) {
@@ -37,6 +43,14 @@ std::optional<double> core_peak_tflops(std::string_view isa_name, DType dtype) {
   const simd::Peak peak = simd::measure_peak(loop, kSeconds);
   if (!simd::at_limit(peak, *isa, bf16_products)) return std::nullopt;
   return peak.flops / 1e12;
+}
+
+// The peak around a case from those before and after it.
+std::optional<double> steady_peak(std::optional<double> before, std::optional<double> after) {
+  if (!before || !after) return std::nullopt;
+  const double larger = std::max(*before, *after);
+  if (larger - std::min(*before, *after) > kPeakDrift * larger) return std::nullopt;
+  return larger;
 }
 
 std::string baselines_text(const std::vector<BaselineReport>& baselines) {
@@ -166,9 +180,14 @@ class BenchVerb : public Verb {
     run.options = call_options(problem);
     run.executor = &executor;
     run.device = device;
+    run.warm_up_ms = kWarmUpMs;
+    FOVEA_TRY(const RunReport warm, run_layer(run));
+    const std::optional<double> peak_before = core_peak_tflops(warm.receipt->isa, problem.dtype);
+    run.warm_up_ms = 0;
     run.repeat = repeat_;
     FOVEA_TRY(const RunReport measured, run_layer(run));
     const Receipt& receipt = *measured.receipt;
+    const std::optional<double> peak_after = core_peak_tflops(receipt.isa, problem.dtype);
     report.device = receipt.device;
     report.isa = receipt.isa;
     BenchCase row;
@@ -178,7 +197,7 @@ class BenchVerb : public Verb {
     row.timing = measured.timing;
     row.tflops = measured.tflops;
     row.tflops_kept = receipt.density ? row.tflops * *receipt.density : row.tflops;
-    if (const std::optional<double> peak = core_peak_tflops(receipt.isa, problem.dtype)) {
+    if (const std::optional<double> peak = steady_peak(peak_before, peak_after)) {
       row.peak_fraction = row.tflops / (*peak * executor.workers());
     }
     // On a device the clock has stopped; on the CPU the oracle would cost as much as the run.
@@ -199,7 +218,7 @@ class BenchVerb : public Verb {
     }
     if (MaterialisedSoftmax::covers(problem, executor.workers())) {
       MaterialisedSoftmax baseline(problem, inputs.tensors(), executor);
-      FOVEA_TRY(const Timing timing, measure(repeat_, [&]() -> Status {
+      FOVEA_TRY(const Timing timing, measure(repeat_, 0, [&]() -> Status {
                   baseline.run();
                   return {};
                 }));

@@ -74,7 +74,7 @@ Result<RunReport> run_layer(const LayerRun& run) {
   RunReport report;
   FOVEA_TRY(report.problem, describe(run.tensors, options));
   if (run.device.type == DeviceType::cpu) {
-    FOVEA_TRY(report.timing, measure(run.repeat, [&]() -> Status {
+    FOVEA_TRY(report.timing, measure(run.repeat, run.warm_up_ms, [&]() -> Status {
                 FOVEA_TRY(report.receipt, layer.run(run.tensors, options));
                 return {};
               }));

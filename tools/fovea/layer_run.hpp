@@ -18,6 +18,7 @@ struct LayerRun {
   int64_t repeat = 1;
   Device device = kCpu;  // elsewhere: copies of the tensors run there, and the outputs come back
   cuda::DeviceTensors::Alignment alignment = cuda::DeviceTensors::Alignment::kept;  // of the copies
+  double warm_up_ms = 0;
 };
 
 // The options with what the configuration sets for this role put where the call says nothing.
@@ -27,9 +28,9 @@ CallOptions with_config(const CallOptions& options, const AttentionConfig& confi
 // The options that make a call of the problem.
 CallOptions call_options(const Problem& problem);
 
-// Warms up once, then runs `repeat` times. Everything but the comparison is filled in. On a device
-// the time is that of the stream, without the copies. Errors: those of the layer; internal when
-// something but the outputs was written on a device.
+// Warms up for `warm_up_ms` and at least once, then runs `repeat` times. Everything but the
+// comparison is filled in. On a device the time is that of the stream, without the copies. Errors:
+// those of the layer; internal when something but the outputs was written on a device.
 Result<RunReport> run_layer(const LayerRun& run);
 
 // 4 * batch * heads * seq_q * seq_kv * head_dim and the like, per second, in 1e12.

@@ -34,14 +34,20 @@ Timing summarise(std::vector<double> runs_ms) {
   return timing;
 }
 
-Result<Timing> measure(int64_t repeat, const std::function<Status()>& run) {
+Result<Timing> measure(int64_t repeat, double warm_up_ms, const std::function<Status()>& run) {
   using Clock = std::chrono::steady_clock;
-  FOVEA_CHECK(run());
+  const auto since = [](Clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  };
+  const Clock::time_point begin = Clock::now();
+  do {
+    FOVEA_CHECK(run());
+  } while (since(begin) < warm_up_ms);
   std::vector<double> runs_ms;
   for (int64_t i = 0; i < repeat; ++i) {
     const Clock::time_point start = Clock::now();
     FOVEA_CHECK(run());
-    runs_ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    runs_ms.push_back(since(start));
   }
   return summarise(std::move(runs_ms));
 }

@@ -23,8 +23,9 @@ struct Timing {
 // Figures of the given run times; all zero without any.
 Timing summarise(std::vector<double> runs_ms);
 
-// Runs once to warm up, then `repeat` times under the clock. Stops at the first error.
-Result<Timing> measure(int64_t repeat, const std::function<Status()>& run);
+// Runs for at least `warm_up_ms` and once, then `repeat` times under the clock. Stops at the first
+// error.
+Result<Timing> measure(int64_t repeat, double warm_up_ms, const std::function<Status()>& run);
 
 // The same for work that `run` puts on a stream: each run between two events, all enqueued before
 // the first is waited for, so the device is never idle.

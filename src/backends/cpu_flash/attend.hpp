@@ -294,25 +294,28 @@ struct Superblock {
     return low;
   }
 
-  void visit_block(int64_t block) {
-    if (packed.info[block].count == 0) return;
-    for (int t = 0; t < num_tiles; ++t) {
-      switch (tiles[t].vectors) {
-        case 1:
-          tile_block<1>(tiles[t], block);
-          break;
-        case 2:
-          tile_block<2>(tiles[t], block);
-          break;
-        default:
-          tile_block<V::kTileVectors>(tiles[t], block);
-          break;
-      }
+  void visit_tile(Tile& tile, int64_t block) {
+    switch (tile.vectors) {
+      case 1:
+        tile_block<1>(tile, block);
+        break;
+      case 2:
+        tile_block<2>(tile, block);
+        break;
+      default:
+        tile_block<V::kTileVectors>(tile, block);
+        break;
     }
   }
 
-  // Divides rows into tiles: full ones, and the rest in the narrowest that fit.
-  void make_tiles(int64_t row, int64_t rows, float* scratch) {
+  void visit_block(int64_t block) {
+    if (packed.info[block].count == 0) return;
+    for (int t = 0; t < num_tiles; ++t) visit_tile(tiles[t], block);
+  }
+
+  // Divides rows into tiles: full ones, and the rest in the narrowest that fit. The panels of
+  // consecutive tiles are `tile_floats` apart, 0 where one tile is finished before the next begins.
+  void make_tiles(int64_t row, int64_t rows, int64_t tile_floats, float* scratch) {
     constexpr int64_t kFull = V::kTileVectors * V::kLanes;
     while (rows > 0) {
       Tile& tile = tiles[num_tiles++];
@@ -329,7 +332,7 @@ struct Superblock {
       tile.sum = scratch + lanes;
       tile.q = scratch + 2 * lanes;
       tile.o = tile.q + (params.head_dim + P::kGroup - 1) / P::kGroup * lanes;
-      scratch += geometry.tile_floats;
+      scratch += tile_floats;
       row += tile.rows;
       rows -= tile.rows;
     }
@@ -395,8 +398,38 @@ struct Superblock {
     }
   }
 
+  int64_t num_blocks() const {
+    return (segment.kv_length + geometry.block_keys - 1) / geometry.block_keys;
+  }
+
+  // With a single block of keys a tile does little between reading its queries and writing its
+  // outputs, so both are fetched while the tile before them computes.
+  void run_single_block() {
+    const int64_t bytes = params.dtype == FloatType::f32 ? 4 : 2;
+    const int64_t out_bytes = params.out_dtype == FloatType::f32 ? 4 : 2;
+    const char* const q =
+        static_cast<const char*>(params.q.data) +
+        (segment.batch * params.q.batch + head_q * params.q.head + segment.q_begin * params.q.seq) *
+            bytes;
+    const char* const out = static_cast<const char*>(params.out) +
+                            (segment.batch * params.out_batch + head_q * params.out_head +
+                             segment.q_begin * params.out_seq) *
+                                out_bytes;
+    for (int t = 0; t < num_tiles; ++t) {
+      Tile& tile = tiles[t];
+      begin_tile(tile);
+      for (int64_t i = tile.row; i < tile.row + tile.rows; ++i) {
+        prefetch_row<1>(out + i * params.out_seq * out_bytes, params.dim_v * out_bytes);
+        if (i + tile.rows >= segment.q_length) continue;
+        prefetch_row<0>(q + (i + tile.rows) * params.q.seq * bytes, params.head_dim * bytes);
+      }
+      if (num_blocks() == 1 && packed.info[0].count > 0) visit_tile(tile, 0);
+      finish_tile(tile);
+    }
+  }
+
   void run_dense(int64_t row, int64_t rows) {
-    const int64_t blocks = (segment.kv_length + geometry.block_keys - 1) / geometry.block_keys;
+    const int64_t blocks = num_blocks();
     int64_t first = 0, last = blocks - 1;
     if (diagonal.bounded_low) {
       const int64_t key = row + diagonal.low;
@@ -415,7 +448,7 @@ struct Superblock {
     const int64_t at =
         segment.batch * list.batch + head_q * list.head + row / static_cast<int64_t>(list.block_q);
     const int32_t* indices = list.indices + at * list.max_count;
-    const int64_t blocks = (segment.kv_length + geometry.block_keys - 1) / geometry.block_keys;
+    const int64_t blocks = num_blocks();
     for (int32_t i = 0; i < list.counts[at]; ++i) {
       if (indices[i] >= 0 && indices[i] < blocks) visit_block(indices[i]);
     }
@@ -439,14 +472,15 @@ void attend(const Params& params, const Geometry& geometry, const Segment& segme
   if (block.diagonal.bounded_high) block.diagonal.high = shift + params.right;
   block.row_masks = params.num_masks > __builtin_popcount(geometry.key_masks);
 
-  block.make_tiles(row, rows, scratch + 2 * geometry.score_floats);
+  const bool single_block = params.blocks.counts == nullptr && block.num_blocks() <= 1;
+  block.make_tiles(row, rows, single_block ? 0 : geometry.tile_floats,
+                   scratch + 2 * geometry.score_floats);
+  if (single_block) return block.run_single_block();
   for (int t = 0; t < block.num_tiles; ++t) block.begin_tile(block.tiles[t]);
-  if (segment.kv_length > 0) {
-    if (params.blocks.counts != nullptr) {
-      block.run_listed(row);
-    } else {
-      block.run_dense(row, rows);
-    }
+  if (params.blocks.counts != nullptr) {
+    block.run_listed(row);
+  } else {
+    block.run_dense(row, rows);
   }
   for (int t = 0; t < block.num_tiles; ++t) block.finish_tile(block.tiles[t]);
 }
