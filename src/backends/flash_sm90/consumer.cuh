@@ -111,8 +111,8 @@ struct Consumer {
   // ----------------------------------------------------------------------------------------
 
   FOVEA_DEVICE void issue_qk() {
-    const uint32_t k = cuda::uniform(k_descriptor + k_ring.stage * (T::kKvBytes >> 4));
-    const uint32_t q = cuda::uniform(q_descriptor);
+    const uint32_t k = (k_descriptor + k_ring.stage * (T::kKvBytes >> 4));
+    const uint32_t q = q_descriptor;
 #pragma unroll
     for (int step = 0; step < T::kHeadDim / 16; step++) {
       const uint32_t panel = step / Tile::kStepsPerPanel, at = step % Tile::kStepsPerPanel * 32;
@@ -122,7 +122,7 @@ struct Consumer {
     }
   }
   FOVEA_DEVICE void issue_pv() {
-    const uint32_t v = cuda::uniform(v_descriptor + v_ring.stage * (T::kKvBytes >> 4));
+    const uint32_t v = (v_descriptor + v_ring.stage * (T::kKvBytes >> 4));
     uint32_t(&a)[T::kScores / 2] = probabilities;
 #pragma unroll
     for (int step = 0; step < T::kBlockKv / 16; step++)
@@ -201,6 +201,14 @@ struct Consumer {
     if constexpr (kMasked) guard_values(t, i);
   }
 
+  /// O of a segment that is complete: to memory, or to the workspace when the tile has other pieces.
+  FOVEA_DEVICE void finish(const cuda::Rows& done, const Task& t, bool piece) {
+    if (piece)
+      write_partial<kKey>(o, done, p, block, warpgroup);
+    else
+      store_output<kKey>(o, done, p, t, warpgroup, out_map, shared);
+  }
+
   FOVEA_DEVICE void run(int who) {
     if (T::kSchedule.turns && warpgroup == 0) cuda::named_arrive<1>(256);  // the first turn is free
     wait_q();
@@ -240,56 +248,51 @@ struct Consumer {
       }
 #pragma unroll 1
       for (; i < end; i++) step<false>(*task, i, i == end - 1);
+      if (next_begin == next_end) break;
+      // The same step across a tile boundary.
       const Task* done_task = task;
-      const bool done_is_piece = T::kSplit && begin != 0, final = next_begin == next_end;
-      cuda::Rows done;
-      if (!final) {  // the same step across a tile boundary
-        q_ring.next();
-        if constexpr (T::kQStages > 1)
-          q_descriptor = Tile::descriptor_low(
-              shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
-        task = tasks + following;
-        begin = next_begin;
-        end = next_end;
-        wait_q();
-        wait_k();
-        multiply();
-        free_q(end - begin == 1);
-        done = rows;
-        if (next_masked) hide<kKey>(s, p, *task, begin, lane);
-        softmax<true, T::kGrouped>();
-      } else {
-        wait_v();
-        cuda::pin(o);
-        cuda::pin(probabilities);
-        cuda::wgmma_fence();
-        issue_pv();
-        cuda::wgmma_commit();
-        cuda::wgmma_wait<0>();
-        cuda::pin(o);
-        free_v();
-        done = rows;
-        if (T::kSplit && !done_is_piece) {
-          const int blocks = task->count;
-          for (int piece = who + 1; end < blocks; piece++) {
-            merge_partial<kKey>(o, done, p, piece * T::kCluster + static_cast<int>(rank),
-                                warpgroup);
-            end = piece_begin(piece + 1, task->units, task->pieces) - task->unit;
-          }
-        }
-      }
-      if (done_is_piece)
-        write_partial<kKey>(o, done, p, block, warpgroup);
-      else
-        store_output<kKey>(o, done, p, *done_task, warpgroup, out_map, shared);
-      if (final) return;
+      const bool done_is_piece = T::kSplit && begin != 0;
+      q_ring.next();
+      if constexpr (T::kQStages > 1)
+        q_descriptor = Tile::descriptor_low(
+            shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
+      task = tasks + following;
+      begin = next_begin;
+      end = next_end;
+      wait_q();
+      wait_k();
+      multiply();
+      free_q(end - begin == 1);
+      const cuda::Rows done = rows;
+      if (next_masked) hide<kKey>(s, p, *task, begin, lane);
+      softmax<true, T::kGrouped>();
+      finish(done, *done_task, done_is_piece);
       accumulate = 0;
       __syncwarp();
-      if (leader) cuda::mbarrier_arrive(bars + T::kTaskEmpty + 8 * slot);
+      cuda::mbarrier_arrive_if(leader, bars + T::kTaskEmpty + 8 * slot);
       slot = following;
       task_phase ^= slot == 0;
       if (T::kGrouped && next_masked) guard_values(*task, begin);
     }
+
+    wait_v();
+    cuda::pin(o);
+    cuda::pin(probabilities);
+    cuda::wgmma_fence();
+    issue_pv();
+    cuda::wgmma_commit();
+    cuda::wgmma_wait<0>();
+    cuda::pin(o);
+    free_v();
+    const bool piece = T::kSplit && begin != 0;
+    if (T::kSplit && !piece) {
+      const int blocks = task->count;
+      for (int other = who + 1; end < blocks; other++) {
+        merge_partial<kKey>(o, rows, p, other * T::kCluster + static_cast<int>(rank), warpgroup);
+        end = piece_begin(other + 1, task->units, task->pieces) - task->unit;
+      }
+    }
+    finish(rows, *task, piece);
   }
 };
 
