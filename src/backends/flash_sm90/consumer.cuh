@@ -32,6 +32,7 @@ struct Consumer {
   const Lane lane;
   cuda::Ring<T::kStages> k_ring, v_ring;
   cuda::Ring<T::kQStages> q_ring;
+  cuda::Ring<kTaskSlots> task_ring;
 
   float s[T::kScores], o[T::kOutputs];
   uint32_t probabilities[T::kScores / 2];
@@ -130,8 +131,8 @@ struct Consumer {
           o, a[4 * step], a[4 * step + 1], a[4 * step + 2], a[4 * step + 3],
           Tile::descriptor(v + ((step * 16 * Tile::kRowBytes) >> 4)), step == 0 ? accumulate : 1);
   }
-  /// Q.K of the current block beside P.V of the previous one; returns when S is there.
-  FOVEA_DEVICE void multiply() {
+  /// Q.K of the current block beside P.V of the previous one.
+  FOVEA_DEVICE void issue_both() {
     take_turn();
     cuda::pin(s);
     cuda::pin(o);
@@ -144,6 +145,9 @@ struct Consumer {
     issue_pv();
     cuda::wgmma_commit();
     pass_turn();
+  }
+  /// Returns when S is there.
+  FOVEA_DEVICE void wait_scores() {
     cuda::wgmma_wait<1>();
     cuda::pin(s);
     free_k();
@@ -172,7 +176,8 @@ struct Consumer {
     if constexpr (T::kBand) {
       constexpr int kThreads = 128 * T::kWarpgroups;
       const int thread = warpgroup * 128 + threadIdx.x % 128;
-      if (!cuda::named_any<7>(kThreads, holds_non_finite<kKey>(v, thread, kThreads))) return;
+      const bool found = holds_non_finite<kKey>(v, thread, kThreads);
+      if (cuda::uniform(cuda::named_any<7>(kThreads, found)) == 0) return;
       if (!accumulate) {
 #pragma unroll
         for (int n = 0; n < T::kOutputs; n++) o[n] = 0.f;
@@ -192,7 +197,8 @@ struct Consumer {
   template <bool kMasked>
   FOVEA_DEVICE void step(const Task& t, int i, bool last) {
     wait_k();
-    multiply();
+    issue_both();
+    wait_scores();
     free_q(last);
     if constexpr (kMasked) hide<kKey>(s, p, t, i, lane);
     softmax<false, kMasked>();
@@ -201,7 +207,8 @@ struct Consumer {
     if constexpr (kMasked) guard_values(t, i);
   }
 
-  /// O of a segment that is complete: to memory, or to the workspace when the tile has other pieces.
+  /// O of a segment that is complete: to memory, or to the workspace when the tile has other
+  /// pieces.
   FOVEA_DEVICE void finish(const cuda::Rows& done, const Task& t, bool piece) {
     if (piece)
       write_partial<kKey>(o, done, p, block, warpgroup);
@@ -209,37 +216,45 @@ struct Consumer {
       store_output<kKey>(o, done, p, t, warpgroup, out_map, shared);
   }
 
+  /// The task after the current one. Read while a product runs, so that nothing of it is on the way
+  /// from one tile to the next.
+  struct Following {
+    const Task* task;
+    int begin, end;
+    bool masked;
+  };
+  FOVEA_DEVICE Following read_task() {
+    cuda::mbarrier_wait(bars + T::kTaskFull + 8 * task_ring.stage, task_ring.phase);
+    const Task* task = tasks + task_ring.stage;
+    task_ring.next();
+    const int begin = cuda::uniform(task->begin);
+    return {task, begin, cuda::uniform(task->end), begin < cuda::uniform(task->partials)};
+  }
+
   FOVEA_DEVICE void run(int who) {
     if (T::kSchedule.turns && warpgroup == 0) cuda::named_arrive<1>(256);  // the first turn is free
-    wait_q();
-    const Task* task = tasks;
-    int slot = 0;
-    uint32_t task_phase = 0;
-    int begin = cuda::uniform(task->begin), end = cuda::uniform(task->end);
+    const Following first = read_task();
+    const Task* task = first.task;
+    int begin = first.begin, end = first.end;
     if (begin == end) return;
+    wait_q();
     wait_k();
     cuda::pin(s);
     cuda::wgmma_fence();
     issue_qk();
     cuda::wgmma_commit();
+    Following next = read_task();
     cuda::wgmma_wait<0>();
     cuda::pin(s);
     free_k();
     free_q(end - begin == 1);
-    const bool masked = begin < task->partials;
-    if (masked) hide<kKey>(s, p, *task, begin, lane);
+    if (first.masked) hide<kKey>(s, p, *task, begin, lane);
     cuda::row_maximum<true, T::kGrouped, T::kRescale>(s, rows, correction, p.scale_log2);
     cuda::exponentials<0, T::kScores>(s, rows, correction, p.scale_log2);
     cuda::pack<Type>(s, probabilities);
-    if (T::kGrouped && masked) guard_values(*task, begin);
+    if (T::kGrouped && first.masked) guard_values(*task, begin);
 
     for (;;) {
-      // The next task is read early: nothing of it is then on the way from one tile to the next.
-      const int following = slot + 1 == kTaskSlots ? 0 : slot + 1;
-      cuda::mbarrier_wait(bars + T::kTaskFull + 8 * following, task_phase ^ (following == 0));
-      const int next_begin = cuda::uniform(tasks[following].begin);
-      const int next_end = cuda::uniform(tasks[following].end);
-      const bool next_masked = next_begin < tasks[following].partials;
       int i = begin + 1;
       if constexpr (T::kMaskAnywhere) {
         const int partials = cuda::uniform(min(task->partials, end));
@@ -248,31 +263,32 @@ struct Consumer {
       }
 #pragma unroll 1
       for (; i < end; i++) step<false>(*task, i, i == end - 1);
-      if (next_begin == next_end) break;
+      if (next.begin == next.end) break;
       // The same step across a tile boundary.
       const Task* done_task = task;
-      const bool done_is_piece = T::kSplit && begin != 0;
+      const bool done_is_piece = T::kSplit && begin != 0, masked = next.masked;
       q_ring.next();
       if constexpr (T::kQStages > 1)
         q_descriptor = Tile::descriptor_low(
             shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
-      task = tasks + following;
-      begin = next_begin;
-      end = next_end;
+      task = next.task;
+      begin = next.begin;
+      end = next.end;
       wait_q();
       wait_k();
-      multiply();
+      issue_both();
+      next = read_task();
+      wait_scores();
       free_q(end - begin == 1);
       const cuda::Rows done = rows;
-      if (next_masked) hide<kKey>(s, p, *task, begin, lane);
+      if (masked) hide<kKey>(s, p, *task, begin, lane);
       softmax<true, T::kGrouped>();
       finish(done, *done_task, done_is_piece);
       accumulate = 0;
       __syncwarp();
-      cuda::mbarrier_arrive_if(leader, bars + T::kTaskEmpty + 8 * slot);
-      slot = following;
-      task_phase ^= slot == 0;
-      if (T::kGrouped && next_masked) guard_values(*task, begin);
+      cuda::mbarrier_arrive_if(leader,
+                               bars + T::kTaskEmpty + 8 * static_cast<uint32_t>(done_task - tasks));
+      if (T::kGrouped && masked) guard_values(*task, begin);
     }
 
     wait_v();
