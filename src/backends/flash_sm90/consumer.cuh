@@ -158,6 +158,10 @@ struct Consumer {
     cuda::row_maximum<kFirst, kMasked, T::kRescale>(s, rows, correction, p.scale_log2);
     cuda::exponentials<0, T::kEarlyScores>(s, rows, correction, p.scale_log2);
     cuda::pin_exponentials<T::kEarlyScores>(s);
+    // Never true, but it keeps the compiler from computing all of them behind the wait, which it
+    // does at the start of a tile.
+    if constexpr (kFirst)
+      if (__any_sync(~0u, rows.sum[0] + rows.sum[1] < 0.f)) __trap();
     cuda::wgmma_wait<0>();
     cuda::pin(o);
     cuda::pin(probabilities);
