@@ -31,6 +31,15 @@ FOVEA_DEVICE void mbarrier_expect(uint32_t barrier, uint32_t bytes) {
 FOVEA_DEVICE void mbarrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+/// The same in threads where `arrives` holds. A branch around the arrive would make ptxas treat
+/// what follows as divergent.
+FOVEA_DEVICE void mbarrier_arrive_if(bool arrives, uint32_t barrier) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %1, 0;\n"
+      "@p mbarrier.arrive.shared::cta.b64 _, [%0];\n}" ::"r"(barrier),
+      "r"(static_cast<int>(arrives))
+      : "memory");
+}
 /// `barrier` is an address from map_to_cta. The default (not the .release.cluster) form: that one
 /// costs 15 % of the dense kernel.
 FOVEA_DEVICE void mbarrier_arrive_remote(uint32_t barrier) {

@@ -2,7 +2,8 @@
 
 flash_sm90_bench.py LIBRARY [--shapes B:H:Sq:Skv:D[:kind],...] [--rounds N] [--slice SECONDS] [--other NAME=FILE ...]
 kind: f16, float (float32 output), causal, pad (key lengths: item 0 full, others 0.7164 of it), keys (hides keys
-11-63 of every row), bnN (block of N keys). Libraries given with --other have the study's entry points
+11-63 of every row), bnN (block of N keys), listP (random block lists, P percent of 128 x 128 blocks; radialW: a
+band of W percent and the first block; TFLOP/s per kept block). Libraries given with --other have the study's entry points
 attn_fwd, attn_workspace and attn_head_dim.
 """
 import argparse, ctypes as C, random, statistics, time
@@ -15,7 +16,7 @@ SMS = torch.cuda.get_device_properties(0).multi_processor_count
 
 class Call(C.Structure):
     _fields_ = ([(n, C.c_void_p) for n in ("q", "k", "v", "out", "lse", "workspace", "stream",
-                                          "kv_lengths", "key_mask")]
+                                          "kv_lengths", "key_mask", "counts", "indices")]
                 + [(n, C.c_int) for n in ("batch", "heads", "heads_kv", "seq_q", "seq_kv", "head_dim", "dim_v",
                                           "multiprocessors", "f16", "band", "left", "right", "out_float", "block_kv")]
                 + [("scale", C.c_float), ("padding", C.c_int)]
@@ -35,7 +36,7 @@ def strides(a, **tensors):
             setattr(a, f"{n}_{s}", t.stride(d))
 
 
-def ours(lib, q, k, v, o, lse, block_kv=0, lengths=None, mask=None, causal=False):
+def ours(lib, q, k, v, o, lse, block_kv=0, lengths=None, mask=None, causal=False, lists=None):
     a = Call(q=q.data_ptr(), k=k.data_ptr(), v=v.data_ptr(), out=o.data_ptr(), lse=lse.data_ptr(),
              stream=torch.cuda.current_stream().cuda_stream, batch=q.shape[0], heads=q.shape[2], heads_kv=k.shape[2],
              seq_q=q.shape[1], seq_kv=k.shape[1], head_dim=q.shape[3], dim_v=v.shape[3], multiprocessors=SMS,
@@ -43,13 +44,14 @@ def ours(lib, q, k, v, o, lse, block_kv=0, lengths=None, mask=None, causal=False
              out_float=o.dtype == torch.float32, block_kv=block_kv, scale=q.shape[3] ** -0.5)
     if lengths is not None: a.kv_lengths = lengths.data_ptr()
     if mask is not None: a.key_mask = mask.data_ptr()
+    if lists is not None: a.counts, a.indices = (t.data_ptr() for t in lists)
     strides(a, q=q, k=k, v=v, o=o)
     size = lib.flash_sm90_call(C.byref(a), 0)
     if size < 0: raise RuntimeError(f"flash_sm90_call: {size}")
     work = torch.full((size,), 255, dtype=torch.uint8, device=DEV)
     a.workspace = work.data_ptr()
 
-    def launch(a=a, keep=(q, k, v, o, lse, work, lengths, mask)):
+    def launch(a=a, keep=(q, k, v, o, lse, work, lengths, mask, lists)):
         rc = lib.flash_sm90_call(C.byref(a), 2)
         if rc: raise RuntimeError(f"flash_sm90_call: {rc}")
     return launch
@@ -124,22 +126,34 @@ def main():
             mask = m.to(torch.uint8)
             attn_mask = (attn_mask if attn_mask is not None else True) & m[:, None, None]
         causal = "causal" in kinds
+        lists, kept = None, 1.0
+        for kind in kinds:
+            if not kind.startswith(("list", "radial")): continue
+            n, m = -(-Sq // 128), -(-Sk // 128)
+            if kind.startswith("list"):
+                on = torch.rand(n, m, device=DEV) < int(kind[4:]) / 100
+            else:
+                i, j = torch.arange(n, device=DEV)[:, None] * m // n, torch.arange(m, device=DEV)[None]
+                on = ((i - j).abs() <= m * int(kind[6:]) / 200) | (j == 0)
+            counts = on.sum(1, dtype=torch.int32)
+            order = torch.argsort((~on).to(torch.uint8), dim=1, stable=True).to(torch.int32)
+            lists, kept = (counts.contiguous(), order.contiguous()), on.float().mean().item()
         visible = sum(min(n, Sk) - (53 if mask is not None else 0) for n in keys)
-        flop = 4 * H * Sq * D * visible * (0.5 if causal else 1)
+        flop = 4 * H * Sq * D * visible * (0.5 if causal else 1) * kept
 
         def cudnn():
             with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
                 return F.scaled_dot_product_attention(qt, kt, vt, attn_mask=attn_mask, is_causal=causal)
         fs = {}
         try:
-            ref = cudnn().transpose(1, 2).float()
+            ref = cudnn().transpose(1, 2).float() if lists is None else None
             fs["cudnn"] = cudnn
         except RuntimeError as e:
             ref = None
             print(spec, "cudnn:", str(e)[:80])
         block = next((int(x[2:]) for x in kinds if x.startswith("bn")), 0)
         for n, l in libs.items():
-            try: fs[n] = ours(l, q, k, v, o, lse, block, lengths, mask, causal)
+            try: fs[n] = ours(l, q, k, v, o, lse, block, lengths, mask, causal, lists)
             except RuntimeError as e:
                 if n == "ours": print(spec, n, e)
         if not kinds or kinds == [f"bn{block}"]:

@@ -9,7 +9,8 @@ extern "C" {
 struct FlashCall {
   const void *q, *k, *v;
   void *out, *lse, *workspace, *stream;
-  const void *kv_lengths, *key_mask;  // int32 [B]; bool [B, Skv]
+  const void *kv_lengths, *key_mask;       // int32 [B]; bool [B, Skv]
+  const void *list_counts, *list_indices;  // [Sq / 128]; [Sq / 128, Skv / 128], for all heads
   int batch, heads, heads_kv, seq_q, seq_kv, head_dim, dim_v, multiprocessors;
   int f16, band, left, right, out_float, block_kv;  // block_kv 0: chosen
   float scale;
@@ -33,6 +34,7 @@ __attribute__((visibility("default"))) long long flash_sm90_call(const FlashCall
   problem.key_bits = c->key_mask != nullptr;
   problem.key_mask_batches = c->batch;
   problem.band = c->band;
+  problem.list = c->list_counts != nullptr;
   problem.window_left = c->left;
   problem.window_right = c->right;
   problem.out_float = c->out_float;
@@ -56,6 +58,9 @@ __attribute__((visibility("default"))) long long flash_sm90_call(const FlashCall
   a.key_mask = static_cast<const std::uint8_t*>(c->key_mask);
   a.key_mask_batch = c->seq_kv;
   a.workspace = c->workspace;
+  a.list_counts = static_cast<const int*>(c->list_counts);
+  a.list_indices = static_cast<const int*>(c->list_indices);
+  a.list_index_tile = (c->seq_kv + kListBlock - 1) / kListBlock;
   static DeviceCache caches[kInstances.size()];
   std::size_t index = 0;
   while (!(kInstances[index] == choice.key)) index++;

@@ -43,9 +43,11 @@ struct Job {
   const int* lengths;        // [batch] or null
   const std::uint8_t* mask;  // [batch, heads, seq_kv] or null
   long long mask_batch, mask_head;
-  const int *cu_q, *cu_kv;  // packed
-  int band, left, right;    // -1 unbounded
-  const int* rows;          // sampled rows
+  const int *cu_q, *cu_kv;     // packed
+  int band, left, right;       // -1 unbounded
+  const std::uint8_t* blocks;  // block mask [batch, heads, rows / 128, seq_kv / 128] or null
+  long long blocks_batch, blocks_head, blocks_row;
+  const int* rows;  // sampled rows
   int row_count;
   double* scores;     // [batch * heads * row_count, seq_kv]
   double *out, *lse;  // [batch, heads, row_count, dim_v], [batch, heads, row_count]
@@ -80,6 +82,9 @@ __global__ void attention(Job j) {
   for (int c = threadIdx.x; c < n; c += blockDim.x) {
     const int d = row + n - m;
     bool seen = !j.mask || j.mask[b * j.mask_batch + h * j.mask_head + c];
+    if (j.blocks)
+      seen = seen &&
+             j.blocks[b * j.blocks_batch + h * j.blocks_head + row / 128 * j.blocks_row + c / 128];
     if (j.band) seen = seen && (j.left < 0 || c >= d - j.left) && (j.right < 0 || c <= d + j.right);
     double x = 0;
     if (seen)

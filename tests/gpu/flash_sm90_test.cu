@@ -25,6 +25,8 @@ struct Case {
   std::vector<int> lengths;
   std::vector<int> docs_q, docs_kv;  // packed when not empty
   int key_mask = 0;  // 1: random, 2: keys 11..63 hidden, 3: whole blocks hidden; +10 per head
+  int list = 0;      // block list: 1 one for all, 2 per batch item and head
+  int density = 0;   // of its blocks, in percent
   bool band = false;
   int left = -1, right = -1;
   bool out_float = false;
@@ -111,6 +113,7 @@ Report run(const Case& c, cudaStream_t stream) {
   problem.key_mask_batches = batch;
   problem.key_mask_heads = per_head ? c.heads : 1;
   problem.band = c.band;
+  problem.list = c.list != 0;
   problem.window_left = c.left;
   problem.window_right = c.right;
   problem.out_float = c.out_float;
@@ -200,6 +203,49 @@ Report run(const Case& c, cudaStream_t stream) {
                                     nan_row.data(), dim_v * 2, cudaMemcpyHostToDevice));
             }
   }
+  // Block lists. Key block 1 is never on (its keys are NaN), every fifth row of blocks is empty.
+  const int q_blocks = (seq_q + 127) / 128, kv_blocks = (seq_kv + 127) / 128;
+  const int list_lines = c.list == 2 ? batch * c.heads : 1;
+  std::vector<std::uint8_t> blocks;
+  std::vector<int> counts, indices;
+  if (c.list) {
+    for (int line = 0; line < list_lines * q_blocks; line++) {
+      int count = 0;
+      indices.resize(indices.size() + kv_blocks, -1);
+      for (int k = 0; k < kv_blocks; k++) {
+        std::uint64_t x = (seed + line * 977 + k + 1) * 0x9E3779B97F4A7C15ull;
+        x ^= x >> 29;
+        const bool on = k != 1 && line % 5 != 4 && static_cast<int>(x % 100) < c.density;
+        blocks.push_back(on);
+        if (on) indices[std::size_t{1} * line * kv_blocks + count++] = k;
+      }
+      counts.push_back(count);
+    }
+  }
+  Buffer bb(blocks.size() + 1), countb(counts.size() * 4 + 4), indexb(indices.size() * 4 + 4);
+  if (c.list) {
+    CHECK(cudaMemcpy(bb.data, blocks.data(), blocks.size(), cudaMemcpyHostToDevice));
+    CHECK(cudaMemcpy(countb.data, counts.data(), counts.size() * 4, cudaMemcpyHostToDevice));
+    CHECK(cudaMemcpy(indexb.data, indices.data(), indices.size() * 4, cudaMemcpyHostToDevice));
+    const bool own = c.list == 2;
+    a.list_counts = static_cast<int*>(countb.data);
+    a.list_indices = static_cast<int*>(indexb.data);
+    a.list_count_head = own ? q_blocks : 0;
+    a.list_count_batch = own ? c.heads * q_blocks : 0;
+    a.list_index_tile = kv_blocks;
+    a.list_index_head = a.list_count_head * kv_blocks;
+    a.list_index_batch = a.list_count_batch * kv_blocks;
+    for (int b = 0; b < batch; b++)
+      for (int k = 128; k < std::min(256, seq_kv); k++)
+        for (int h = 0; h < c.heads_kv; h++) {
+          CHECK(cudaMemcpyAsync(
+              static_cast<std::uint16_t*>(a.k.data) + b * a.k.batch + k * a.k.row + h * a.k.head,
+              nan_row.data(), c.head_dim * 2, cudaMemcpyHostToDevice));
+          CHECK(cudaMemcpyAsync(
+              static_cast<std::uint16_t*>(a.v.data) + b * a.v.batch + k * a.v.row + h * a.v.head,
+              nan_row.data(), dim_v * 2, cudaMemcpyHostToDevice));
+        }
+  }
   if (c.spoil) {
     const std::uint16_t inf = bf16 ? 0x7f80 : 0x7c00, minus = inf | 0x8000, nan = 0xffff;
     const auto put = [&](int key, int column, std::uint16_t value) {
@@ -281,6 +327,12 @@ Report run(const Case& c, cudaStream_t stream) {
   job.cu_q = a.cu_seqlens_q;
   job.cu_kv = a.cu_seqlens_kv;
   job.band = c.band;
+  if (c.list) {
+    job.blocks = static_cast<std::uint8_t*>(bb.data);
+    job.blocks_row = kv_blocks;
+    job.blocks_head = c.list == 2 ? q_blocks * kv_blocks : 0;
+    job.blocks_batch = job.blocks_head * c.heads;
+  }
   job.left = c.left;
   job.right = c.right;
   job.rows = static_cast<const int*>(rb.data);
@@ -406,6 +458,24 @@ std::vector<Case> make_cases() {
       c = base("key bits nothing visible", 1, 2, 2, 200, 200);
       c.key_mask = 4;
       add(c);
+      if (std::max(c.head_dim, c.dim_v) <= 128) {
+        c = base("list shared", 2, 4, 2, 1000, 1400);
+        c.list = 1;
+        c.density = 40;
+        add(c);
+        c = base("list per head", 2, 6, 6, 2500, 2500);
+        c.list = 2;
+        c.density = 30;
+        add(c);
+        c = base("list + lengths", 3, 4, 4, 700, 1500);
+        c.list = 2;
+        c.density = 60;
+        c.lengths = {1500, 0, 700};
+        add(c);
+        c = base("list of nothing", 1, 2, 2, 300, 300);
+        c.list = 1;
+        add(c);
+      }
       c = base("causal", 1, 4, 4, 1000, 1000);
       c.band = true;
       c.right = 0;

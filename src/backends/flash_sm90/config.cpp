@@ -22,6 +22,13 @@ Mask mask_of(const Problem& problem) {
   return Mask::none;
 }
 
+/// Wide key blocks spend fewer instructions per key. They pay on long key axes that they divide
+/// with little waste.
+bool prefers_wide(std::int64_t seq_kv) {
+  const std::int64_t padded = ceil_div(seq_kv, kWideBlock) * kWideBlock;
+  return seq_kv >= 4096 && (padded - seq_kv) * 50 <= seq_kv;
+}
+
 }  // namespace
 
 Choice choose(const Problem& problem) {
@@ -47,9 +54,10 @@ Choice choose(const Problem& problem) {
   const int head_dim = bucket(std::max(problem.head_dim, problem.dim_v));
   const Mask mask = mask_of(problem);
   const Source source = problem.list ? Source::list : Source::dense;
+  const bool wide = head_dim == 128 && mask == Mask::none && prefers_wide(problem.seq_kv);
   const auto* key = std::find_if(kInstances.begin(), kInstances.end(), [&](const Key& k) {
     return k.precision == problem.precision && k.head_dim == head_dim && k.mask == mask &&
-           k.source == source;
+           k.source == source && (k.block_kv == kWideBlock) == wide;
   });
   if (key == kInstances.end()) return refuse(Refusal::combination);
   choice.key = *key;
@@ -71,6 +79,7 @@ WorkspaceLayout workspace_layout(const Problem& problem, const Key& key) {
   layout.ready = take(groups * sizeof(std::uint64_t));
   layout.partial =
       take(groups * static_cast<std::size_t>(key.head_dim / 2 + 4) * 128 * sizeof(float));
+  if (problem.list) layout.next_item = take(sizeof(int));
   if (problem.key_bits) {
     const auto rows = static_cast<std::size_t>(problem.key_mask_batches * problem.key_mask_heads);
     const auto blocks = static_cast<std::size_t>(ceil_div(problem.seq_kv, key.block_kv));

@@ -49,7 +49,8 @@ Choice choose(const Problem& problem);
 
 /// Workspace sections, in bytes from its start.
 struct WorkspaceLayout {
-  std::size_t ready = 0, partial = 0, key_counts = 0, key_entries = 0, key_bits = 0, total = 0;
+  std::size_t ready = 0, partial = 0, next_item = 0, key_counts = 0, key_entries = 0, key_bits = 0;
+  std::size_t total = 0;
 };
 WorkspaceLayout workspace_layout(const Problem& problem, const Key& key);
 

@@ -32,6 +32,7 @@ struct Consumer {
   const Lane lane;
   cuda::Ring<T::kStages> k_ring, v_ring;
   cuda::Ring<T::kQStages> q_ring;
+  cuda::Ring<kTaskSlots> task_ring;
 
   float s[T::kScores], o[T::kOutputs];
   uint32_t probabilities[T::kScores / 2];
@@ -111,8 +112,8 @@ struct Consumer {
   // ----------------------------------------------------------------------------------------
 
   FOVEA_DEVICE void issue_qk() {
-    const uint32_t k = cuda::uniform(k_descriptor + k_ring.stage * (T::kKvBytes >> 4));
-    const uint32_t q = cuda::uniform(q_descriptor);
+    const uint32_t k = (k_descriptor + k_ring.stage * (T::kKvBytes >> 4));
+    const uint32_t q = q_descriptor;
 #pragma unroll
     for (int step = 0; step < T::kHeadDim / 16; step++) {
       const uint32_t panel = step / Tile::kStepsPerPanel, at = step % Tile::kStepsPerPanel * 32;
@@ -122,7 +123,7 @@ struct Consumer {
     }
   }
   FOVEA_DEVICE void issue_pv() {
-    const uint32_t v = cuda::uniform(v_descriptor + v_ring.stage * (T::kKvBytes >> 4));
+    const uint32_t v = (v_descriptor + v_ring.stage * (T::kKvBytes >> 4));
     uint32_t(&a)[T::kScores / 2] = probabilities;
 #pragma unroll
     for (int step = 0; step < T::kBlockKv / 16; step++)
@@ -130,8 +131,8 @@ struct Consumer {
           o, a[4 * step], a[4 * step + 1], a[4 * step + 2], a[4 * step + 3],
           Tile::descriptor(v + ((step * 16 * Tile::kRowBytes) >> 4)), step == 0 ? accumulate : 1);
   }
-  /// Q.K of the current block beside P.V of the previous one; returns when S is there.
-  FOVEA_DEVICE void multiply() {
+  /// Q.K of the current block beside P.V of the previous one.
+  FOVEA_DEVICE void issue_both() {
     take_turn();
     cuda::pin(s);
     cuda::pin(o);
@@ -144,6 +145,9 @@ struct Consumer {
     issue_pv();
     cuda::wgmma_commit();
     pass_turn();
+  }
+  /// Returns when S is there.
+  FOVEA_DEVICE void wait_scores() {
     cuda::wgmma_wait<1>();
     cuda::pin(s);
     free_k();
@@ -154,6 +158,10 @@ struct Consumer {
     cuda::row_maximum<kFirst, kMasked, T::kRescale>(s, rows, correction, p.scale_log2);
     cuda::exponentials<0, T::kEarlyScores>(s, rows, correction, p.scale_log2);
     cuda::pin_exponentials<T::kEarlyScores>(s);
+    // Never true, but it keeps the compiler from computing all of them behind the wait, which it
+    // does at the start of a tile.
+    if constexpr (kFirst)
+      if (__any_sync(~0u, rows.sum[0] + rows.sum[1] < 0.f)) __trap();
     cuda::wgmma_wait<0>();
     cuda::pin(o);
     cuda::pin(probabilities);
@@ -172,7 +180,8 @@ struct Consumer {
     if constexpr (T::kBand) {
       constexpr int kThreads = 128 * T::kWarpgroups;
       const int thread = warpgroup * 128 + threadIdx.x % 128;
-      if (!cuda::named_any<7>(kThreads, holds_non_finite<kKey>(v, thread, kThreads))) return;
+      const bool found = holds_non_finite<kKey>(v, thread, kThreads);
+      if (cuda::uniform(cuda::named_any<7>(kThreads, found)) == 0) return;
       if (!accumulate) {
 #pragma unroll
         for (int n = 0; n < T::kOutputs; n++) o[n] = 0.f;
@@ -192,7 +201,8 @@ struct Consumer {
   template <bool kMasked>
   FOVEA_DEVICE void step(const Task& t, int i, bool last) {
     wait_k();
-    multiply();
+    issue_both();
+    wait_scores();
     free_q(last);
     if constexpr (kMasked) hide<kKey>(s, p, t, i, lane);
     softmax<false, kMasked>();
@@ -201,37 +211,54 @@ struct Consumer {
     if constexpr (kMasked) guard_values(t, i);
   }
 
+  /// O of a segment that is complete: to memory, or to the workspace when the tile has other
+  /// pieces.
+  FOVEA_DEVICE void finish(const cuda::Rows& done, const Task& t, bool piece) {
+    if (piece)
+      write_partial<kKey>(o, done, p, block, warpgroup);
+    else
+      store_output<kKey>(o, done, p, t, warpgroup, out_map, shared);
+  }
+
+  /// The task after the current one. Read while a product runs, so that nothing of it is on the way
+  /// from one tile to the next.
+  struct Following {
+    const Task* task;
+    int begin, end;
+    bool masked;
+  };
+  FOVEA_DEVICE Following read_task() {
+    cuda::mbarrier_wait(bars + T::kTaskFull + 8 * task_ring.stage, task_ring.phase);
+    const Task* task = tasks + task_ring.stage;
+    task_ring.next();
+    const int begin = cuda::uniform(task->begin);
+    return {task, begin, cuda::uniform(task->end), begin < cuda::uniform(task->partials)};
+  }
+
   FOVEA_DEVICE void run(int who) {
     if (T::kSchedule.turns && warpgroup == 0) cuda::named_arrive<1>(256);  // the first turn is free
-    wait_q();
-    const Task* task = tasks;
-    int slot = 0;
-    uint32_t task_phase = 0;
-    int begin = cuda::uniform(task->begin), end = cuda::uniform(task->end);
+    const Following first = read_task();
+    const Task* task = first.task;
+    int begin = first.begin, end = first.end;
     if (begin == end) return;
+    wait_q();
     wait_k();
     cuda::pin(s);
     cuda::wgmma_fence();
     issue_qk();
     cuda::wgmma_commit();
+    Following next = read_task();
     cuda::wgmma_wait<0>();
     cuda::pin(s);
     free_k();
     free_q(end - begin == 1);
-    const bool masked = begin < task->partials;
-    if (masked) hide<kKey>(s, p, *task, begin, lane);
+    if (first.masked) hide<kKey>(s, p, *task, begin, lane);
     cuda::row_maximum<true, T::kGrouped, T::kRescale>(s, rows, correction, p.scale_log2);
     cuda::exponentials<0, T::kScores>(s, rows, correction, p.scale_log2);
     cuda::pack<Type>(s, probabilities);
-    if (T::kGrouped && masked) guard_values(*task, begin);
+    if (T::kGrouped && first.masked) guard_values(*task, begin);
 
     for (;;) {
-      // The next task is read early: nothing of it is then on the way from one tile to the next.
-      const int following = slot + 1 == kTaskSlots ? 0 : slot + 1;
-      cuda::mbarrier_wait(bars + T::kTaskFull + 8 * following, task_phase ^ (following == 0));
-      const int next_begin = cuda::uniform(tasks[following].begin);
-      const int next_end = cuda::uniform(tasks[following].end);
-      const bool next_masked = next_begin < tasks[following].partials;
       int i = begin + 1;
       if constexpr (T::kMaskAnywhere) {
         const int partials = cuda::uniform(min(task->partials, end));
@@ -240,56 +267,52 @@ struct Consumer {
       }
 #pragma unroll 1
       for (; i < end; i++) step<false>(*task, i, i == end - 1);
+      if (next.begin == next.end) break;
+      // The same step across a tile boundary.
       const Task* done_task = task;
-      const bool done_is_piece = T::kSplit && begin != 0, final = next_begin == next_end;
-      cuda::Rows done;
-      if (!final) {  // the same step across a tile boundary
-        q_ring.next();
-        if constexpr (T::kQStages > 1)
-          q_descriptor = Tile::descriptor_low(
-              shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
-        task = tasks + following;
-        begin = next_begin;
-        end = next_end;
-        wait_q();
-        wait_k();
-        multiply();
-        free_q(end - begin == 1);
-        done = rows;
-        if (next_masked) hide<kKey>(s, p, *task, begin, lane);
-        softmax<true, T::kGrouped>();
-      } else {
-        wait_v();
-        cuda::pin(o);
-        cuda::pin(probabilities);
-        cuda::wgmma_fence();
-        issue_pv();
-        cuda::wgmma_commit();
-        cuda::wgmma_wait<0>();
-        cuda::pin(o);
-        free_v();
-        done = rows;
-        if (T::kSplit && !done_is_piece) {
-          const int blocks = task->count;
-          for (int piece = who + 1; end < blocks; piece++) {
-            merge_partial<kKey>(o, done, p, piece * T::kCluster + static_cast<int>(rank),
-                                warpgroup);
-            end = piece_begin(piece + 1, task->units, task->pieces) - task->unit;
-          }
-        }
-      }
-      if (done_is_piece)
-        write_partial<kKey>(o, done, p, block, warpgroup);
-      else
-        store_output<kKey>(o, done, p, *done_task, warpgroup, out_map, shared);
-      if (final) return;
+      const bool done_is_piece = T::kSplit && begin != 0, masked = next.masked;
+      q_ring.next();
+      if constexpr (T::kQStages > 1)
+        q_descriptor = Tile::descriptor_low(
+            shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
+      task = next.task;
+      begin = next.begin;
+      end = next.end;
+      wait_q();
+      wait_k();
+      issue_both();
+      next = read_task();
+      wait_scores();
+      free_q(end - begin == 1);
+      const cuda::Rows done = rows;
+      if (masked) hide<kKey>(s, p, *task, begin, lane);
+      softmax<true, T::kGrouped>();
+      finish(done, *done_task, done_is_piece);
       accumulate = 0;
       __syncwarp();
-      if (leader) cuda::mbarrier_arrive(bars + T::kTaskEmpty + 8 * slot);
-      slot = following;
-      task_phase ^= slot == 0;
-      if (T::kGrouped && next_masked) guard_values(*task, begin);
+      cuda::mbarrier_arrive_if(leader,
+                               bars + T::kTaskEmpty + 8 * static_cast<uint32_t>(done_task - tasks));
+      if (T::kGrouped && masked) guard_values(*task, begin);
     }
+
+    wait_v();
+    cuda::pin(o);
+    cuda::pin(probabilities);
+    cuda::wgmma_fence();
+    issue_pv();
+    cuda::wgmma_commit();
+    cuda::wgmma_wait<0>();
+    cuda::pin(o);
+    free_v();
+    const bool piece = T::kSplit && begin != 0;
+    if (T::kSplit && !piece) {
+      const int blocks = task->count;
+      for (int other = who + 1; end < blocks; other++) {
+        merge_partial<kKey>(o, rows, p, other * T::kCluster + static_cast<int>(rank), warpgroup);
+        end = piece_begin(other + 1, task->units, task->pieces) - task->unit;
+      }
+    }
+    finish(rows, *task, piece);
   }
 };
 

@@ -61,7 +61,11 @@ constexpr Schedule schedule(const Key& key) {
              .early_exponentials = 5,
              .producer_registers = 40,
              .consumer_registers = 232};
-  if (key.head_dim == 64) {  // three warpgroups fill each other's gaps
+  if (key.block_kv > 128) s.q_stages = 1;                  // shared memory is full
+  if (key.head_dim == 64 && key.source == Source::list) {  // list rows are 128 queries
+    s.turns = s.rescale_on_growth = true;
+    s.early_exponentials = 6;
+  } else if (key.head_dim == 64) {  // three warpgroups fill each other's gaps
     s.warpgroups = 3;
     s.cluster = 1;
     s.turns = s.rescale_on_growth = true;
@@ -79,6 +83,10 @@ constexpr Schedule schedule(const Key& key) {
 constexpr int block_q(const Key& key) { return 64 * schedule(key).warpgroups; }
 
 inline constexpr std::array kHeadDims = {64, 96, 128, 256};
+/// Keys and queries per block of a list.
+inline constexpr int kListBlock = 128;
+/// Keys per block of the instance for long key axes at head dimension 128.
+inline constexpr int kWideBlock = 160;
 
 namespace detail {
 /// Keys per block: as many as registers and shared memory allow.
@@ -95,12 +103,15 @@ constexpr int block_kv(int head_dim, Mask mask) {
 }
 constexpr auto make_instances() {
   constexpr std::array masks = {Mask::none, Mask::lengths, Mask::key_bits, Mask::band};
-  std::array<Key, 2 * 4 * 4> keys{};
+  std::array<Key, 2 * (4 * 4 + 1 + 3)> keys{};
   std::size_t n = 0;
   for (Precision precision : {Precision::bf16, Precision::f16}) {
     for (int head_dim : kHeadDims)
       for (Mask mask : masks)
         keys[n++] = {precision, head_dim, block_kv(head_dim, mask), mask, Source::dense};
+    keys[n++] = {precision, 128, kWideBlock, Mask::none, Source::dense};
+    for (int head_dim : {64, 96, 128})
+      keys[n++] = {precision, head_dim, kListBlock, Mask::lengths, Source::list};
   }
   return keys;
 }

@@ -216,6 +216,12 @@ LaunchStatus launch(const Problem& problem, const Choice& choice, const Argument
   p.dim_v = static_cast<int>(problem.dim_v);
   p.out_float = problem.out_float;
   p.lse = arguments.lse;
+  if (problem.list) {
+    p.next_item = reinterpret_cast<int*>(base + layout.next_item);
+    if (const cudaError_t error = cudaMemsetAsync(p.next_item, 0, sizeof(int), stream);
+        error != cudaSuccess)
+      return {4, error};
+  }
   p.ready = reinterpret_cast<std::uint64_t*>(base + layout.ready);
   p.partial = reinterpret_cast<float*>(base + layout.partial);
   if (problem.key_bits) {

@@ -88,7 +88,9 @@ FOVEA_DEVICE void store_output(const float (&o)[kOutputs], const cuda::Rows& row
                             (((j % Tile::kRowChunks) ^ (lane / 16) ^ (lane % 8)) << 4),
                         packed(j, 0), packed(j, 1), packed(j + 1, 0), packed(j + 1, 1));
     // The tensor store clips at the end of the tensor, not at the end of a document.
-    if (!T::kGrouped || !p.cu_seqlens_q || first + 16 <= q_length) {
+    const bool whole =
+        !T::kGrouped || cuda::uniform(!p.cu_seqlens_q || first + 16 <= q_length) != 0;
+    if (whole) {
       cuda::fence_async_shared();
       __syncwarp();
       if (lane == 0) {

@@ -63,6 +63,7 @@ struct Params {
   const int* list_indices = nullptr;  // key block numbers
   std::int64_t list_count_batch = 0, list_count_head = 0;
   std::int64_t list_index_batch = 0, list_index_head = 0, list_index_tile = 0;
+  int* next_item = nullptr;  // Source::list: items drawn so far beyond each member's first
 
   float* partial = nullptr;        // [block, warpgroup, partial_floats]
   std::uint64_t* ready = nullptr;  // [block, warpgroup]

@@ -12,7 +12,7 @@ namespace fovea::flash_sm90 {
 
 /// A segment as producers hand it to consumers: the query tile in coordinates of the tensor maps
 /// and the key blocks it visits.
-inline constexpr int kTaskSlots = 4;
+inline constexpr int kTaskSlots = 3;  // the current task, the next, and the one after it
 struct alignas(16) Task {
   int begin, end;  // of this segment, in visiting order; equal: no work follows
   int count;       // key blocks of the whole tile
@@ -46,7 +46,7 @@ struct Traits {
   /// Lengths differ between work items, so items are found by walking over groups.
   static constexpr bool kGrouped = kKey.mask != Mask::none || !kDense;
   /// Any block may need masking, not only the first one visited.
-  static constexpr bool kMaskAnywhere = kBand || kKeyBits || !kDense;
+  static constexpr bool kMaskAnywhere = kBand || kKeyBits;
   /// The incomplete last wave is cut along the keys.
   static constexpr bool kSplit = kDense && !kBand;
 

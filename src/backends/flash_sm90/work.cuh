@@ -6,6 +6,9 @@
 // of the team idle, so their key blocks form a pool of units that is cut into equal pieces, one per
 // member; pieces of one item are merged through the workspace. A segment is a range of an item's
 // key blocks, counted in visiting order: the blocks that need masking come first.
+//
+// Items of block lists differ in length in no order, so after its first one every member draws the
+// next item from a counter.
 #pragma once
 
 #include "src/backends/flash_sm90/traits.cuh"
@@ -82,7 +85,7 @@ FOVEA_DEVICE void locate(const Params& p, const Segment& s, uint32_t rank, Task&
     const bool whole = p.group_heads == heads;
     const int batch = whole ? s.group : divide(s.group, p.heads);
     const Span q = q_span(p, batch), kv = kv_span(p, batch);
-    if constexpr (T::kSplit) {
+    if constexpr (!T::kBand) {
       const int tiles = (q.length + T::kBlockQ * T::kCluster - 1) / (T::kBlockQ * T::kCluster);
       t.head = s.item / tiles;
       t.m = s.item - t.head * tiles;
@@ -106,7 +109,8 @@ FOVEA_DEVICE void locate(const Params& p, const Segment& s, uint32_t rank, Task&
   if constexpr (!T::kDense) {
     t.count =
         __ldg(p.list_counts + t.batch * p.list_count_batch + t.head * p.list_count_head + t.m);
-    if (t.count <= 0 || t.kv_length == 0) {  // one block with every key hidden
+    while (t.count > 0 && block_of<kKey>(p, t, 0) * T::kBlockKv >= t.kv_length) t.count--;
+    if (t.count <= 0) {  // one block with every key hidden
       t.count = 1;
       t.kv_length = 0;
     }
@@ -216,6 +220,10 @@ struct Walk {
   }
   FOVEA_DEVICE bool next(Segment& s) {
     const int i = index++;
+    if constexpr (!T::kDense) {
+      const int item = i == 0 ? who : team + atomicAdd(p.next_item, 1);
+      return item < p.items && whole_item(item, s);
+    }
     if constexpr (!T::kSplit) {
       // Items get smaller as they go; alternating directions evens out the sums.
       const int item = i * team + ((i & 1) ? team - 1 - who : who);

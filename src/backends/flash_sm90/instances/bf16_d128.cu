@@ -8,8 +8,11 @@ constexpr Key key(Mask mask) {
 }  // namespace
 
 template KernelInfo kernel_info<key(Mask::none)>();
+template KernelInfo kernel_info<Key{Precision::bf16, 128, kWideBlock, Mask::none, Source::dense}>();
 template KernelInfo kernel_info<key(Mask::lengths)>();
 template KernelInfo kernel_info<key(Mask::key_bits)>();
 template KernelInfo kernel_info<key(Mask::band)>();
+template KernelInfo
+kernel_info<Key{Precision::bf16, 128, kListBlock, Mask::lengths, Source::list}>();
 
 }  // namespace fovea::flash_sm90
