@@ -38,18 +38,21 @@ int64_t longest(const Problem& p) {
 
 class CallPlan final : public Plan {
  public:
-  CallPlan(Problem problem, size_t alignment, Receipt receipt, CallLauncher launch)
+  CallPlan(Problem problem, Device device, size_t alignment, Receipt receipt, CallLauncher launch)
       : problem_(std::move(problem)),
+        device_(device),
         call_(make_call(problem_)),
         alignment_(alignment),
         receipt_(std::move(receipt)),
-        launch_(std::move(launch)) {}
+        launch_(std::move(launch)) {
+    receipt_.device = to_string(device_);
+  }
 
   size_t workspace_bytes() const noexcept override { return 0; }
   const Receipt& receipt() const noexcept override { return receipt_; }
 
   Status run(const AttentionTensors& t, Workspace, Stream stream) const noexcept override {
-    FOVEA_CHECK(check_tensors(problem_, t, DeviceType::cuda, alignment_));
+    FOVEA_CHECK(check_tensors(problem_, t, device_, alignment_));
     cuda::AttentionCall call = call_;
     call.q.data = t.q.data;
     call.k.data = t.k.data;
@@ -72,11 +75,12 @@ class CallPlan final : public Plan {
       if (problem_.mask.per_head) call.mask_head = t.mask.stride[rank - 3];
       if (problem_.mask.per_query) call.mask_row = t.mask.stride[rank - 2];
     }
-    return launch_(call, t.q.device.index, stream);
+    return launch_(call, device_.index, stream);
   }
 
  private:
   Problem problem_;
+  Device device_;
   cuda::AttentionCall call_;
   size_t alignment_;
   Receipt receipt_;
@@ -126,9 +130,9 @@ std::optional<Reason> call_refusal(const Problem& p, int64_t block_q) {
                 {}};
 }
 
-std::unique_ptr<Plan> make_call_plan(Problem problem, size_t alignment, Receipt receipt,
-                                     CallLauncher launch) {
-  return std::make_unique<CallPlan>(std::move(problem), alignment, std::move(receipt),
+std::unique_ptr<Plan> make_call_plan(Problem problem, Device device, size_t alignment,
+                                     Receipt receipt, CallLauncher launch) {
+  return std::make_unique<CallPlan>(std::move(problem), device, alignment, std::move(receipt),
                                     std::move(launch));
 }
 

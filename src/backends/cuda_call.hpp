@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "fovea/backend.hpp"
+#include "fovea/device.hpp"
 #include "fovea/error.hpp"
 #include "fovea/problem.hpp"
 #include "fovea/receipt.hpp"
@@ -25,9 +26,9 @@ std::optional<Reason> call_refusal(const Problem& problem, int64_t block_q);
 using CallLauncher =
     std::function<Status(const cuda::AttentionCall& call, int device, Stream stream)>;
 
-// A plan that needs no workspace. `alignment`: bytes that the addresses of q, k and v must be
-// divisible by.
-std::unique_ptr<Plan> make_call_plan(Problem problem, size_t alignment, Receipt receipt,
-                                     CallLauncher launch);
+// A plan for tensors on `device` that needs no workspace. `alignment`: bytes that the addresses of
+// q, k, v and out must be divisible by. Fills in the receipt's device.
+std::unique_ptr<Plan> make_call_plan(Problem problem, Device device, size_t alignment,
+                                     Receipt receipt, CallLauncher launch);
 
 }  // namespace fovea::backends

@@ -79,10 +79,9 @@ class CudaSdpaBackend final : public Backend {
     FOVEA_CHECK(admit(report, problem, context));
 #if FOVEA_CUDA_PORTABLE
     Receipt receipt = make_receipt(report, *row);
-    receipt.device = "cuda";
     receipt.isa = "sm_75";
-    return make_call_plan(problem, static_cast<size_t>(row->alignment), std::move(receipt),
-                          make_launcher(problem.dtype));
+    return make_call_plan(problem, context.device, static_cast<size_t>(row->alignment),
+                          std::move(receipt), make_launcher(problem.dtype));
 #else
     return Error{ErrorCode::not_built,
                  fovea::name(name) + ": " + report.path + " is not in this binary",

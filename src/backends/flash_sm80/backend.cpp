@@ -93,12 +93,11 @@ class FlashSm80Backend final : public Backend {
     FOVEA_CHECK(admit(decision.report, problem, context));
 #if FOVEA_CUDA_SM80
     Receipt receipt = make_receipt(decision.report, *decision.row);
-    receipt.device = "cuda";
     receipt.isa = "sm_80";
     receipt.compute_qk = receipt.compute_pv = std::string(fovea::name(problem.dtype));
     receipt.padding_head_dim = decision.key.head_dim - problem.head_dim;
-    return make_call_plan(problem, static_cast<size_t>(decision.row->alignment), std::move(receipt),
-                          make_launcher(decision.key));
+    return make_call_plan(problem, context.device, static_cast<size_t>(decision.row->alignment),
+                          std::move(receipt), make_launcher(decision.key));
 #else
     return Error{ErrorCode::not_built,
                  fovea::name(name) + ": " + decision.report.path + " is not in this binary",
