@@ -25,5 +25,6 @@
 #include "fovea/schedule.hpp"
 #include "fovea/select.hpp"
 #include "fovea/sparse.hpp"
+#include "fovea/tensor_ops.hpp"
 #include "fovea/tensor_view.hpp"
 #include "fovea/version.hpp"

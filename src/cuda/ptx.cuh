@@ -144,6 +144,9 @@ FOVEA_DEVICE uint32_t shared_load_4(uint32_t address) {
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
   return v;
 }
+FOVEA_DEVICE void shared_store_4(uint32_t address, uint32_t v) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(v) : "memory");
+}
 FOVEA_DEVICE void shared_store_16(uint32_t address, uint4 v) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(v.x), "r"(v.y),
                "r"(v.z), "r"(v.w)
@@ -204,12 +207,14 @@ FOVEA_DEVICE float reciprocal_fast(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 /// A value that is the same in every lane, as the compiler can see it (a warp reduction ends in a
 /// uniform register, a shuffle does not): loops bounded by it keep what wgmma descriptors need in
 /// uniform registers.
 FOVEA_DEVICE int uniform(int x) {
   return static_cast<int>(__reduce_or_sync(~0u, static_cast<unsigned>(x)));
 }
+#endif
 /// Reductions over the four lanes that share an accumulator row.
 FOVEA_DEVICE float quad_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));

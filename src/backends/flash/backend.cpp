@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/backends/flash_sm80/backend.hpp"
 #include "src/backends/flash_sm90/backend.hpp"
 
 namespace fovea::backends {
@@ -49,7 +50,8 @@ class FlashBackend final : public Backend {
 }  // namespace
 
 std::shared_ptr<const Backend> make_flash_backend() {
-  return std::make_shared<const FlashBackend>(std::vector{make_flash_sm90_backend()});
+  return std::make_shared<const FlashBackend>(
+      std::vector{make_flash_sm90_backend(), make_flash_sm80_backend()});
 }
 
 }  // namespace fovea::backends

@@ -1,0 +1,9 @@
+#include "src/backends/flash_sm80/kernel.cuh"
+
+namespace fovea::flash_sm80 {
+
+KernelInfo bf16_kernel(const Key& key) {
+  return find_kernel<cuda::Bf16, Form::plain, 64, 96, 128, 256>(key);
+}
+
+}  // namespace fovea::flash_sm80

@@ -1,0 +1,58 @@
+// Choosing and launching an instance. No CUDA headers: the stream is the runtime's opaque handle.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "src/backends/flash_sm80/instances.hpp"
+#include "src/cuda/attention_call.hpp"
+
+struct CUstream_st;
+
+namespace fovea::flash_sm80 {
+
+/// What the launcher knows about a compiled kernel.
+struct KernelInfo {
+  const void* function = nullptr;
+  std::uint32_t shared_bytes = 0;
+  int threads = 0;
+};
+
+/// What every kernel takes.
+struct Params {
+  cuda::AttentionCall call;
+  int tiles = 0;               // query tiles per head
+  bool vector_loads = false;   // q, k and v are read in units of 16 bytes
+  bool vector_stores = false;  // so is out written
+  bool guard_values = false;   // rows see different keys: V behind hidden keys needs care
+  bool longest_first = false;  // tiles at the end of the sequence have the most work
+};
+
+/// Where a launch failed: 0 none, 1 no such instance, 2 runtime.
+struct LaunchStatus {
+  int stage = 0;
+  int code = 0;  // cudaError_t
+};
+/// A sentence for a failed launch; static storage.
+const char* describe(const LaunchStatus& status);
+
+/// The devices on which a plan's kernel has its shared memory raised. Filled by the first launch on
+/// a device; thread-safe.
+struct DeviceCache {
+  std::array<std::atomic<bool>, 64> ready{};
+};
+
+/// Enqueues the call on `stream` of `device` and leaves the current device as it was. Needs no
+/// workspace, allocates nothing, waits for nothing; capturable in a CUDA graph.
+LaunchStatus launch(const Key& key, const cuda::AttentionCall& call, int device, DeviceCache& cache,
+                    CUstream_st* stream);
+
+/// Defined where instances are compiled (instances/*.cu); null function: not one of them.
+KernelInfo bf16_kernel(const Key& key);
+KernelInfo bf16_any_kernel(const Key& key);
+KernelInfo f16_kernel(const Key& key);
+KernelInfo f16_any_kernel(const Key& key);
+KernelInfo f32_kernel(const Key& key);
+
+}  // namespace fovea::flash_sm80

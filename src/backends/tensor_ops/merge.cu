@@ -1,0 +1,94 @@
+#include <cmath>
+
+#include "src/backends/tensor_ops/vector.cuh"
+#include "src/cuda_device/device_guard.hpp"
+
+namespace fovea::tensor_ops {
+namespace {
+
+constexpr int kThreads = 256;
+
+/// A thread merges kCount columns of one row. kParts 0: as many as the job says.
+template <class In, class Out, int kCount, int kParts>
+__global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__ MergeJob job) {
+  const unsigned chunks = job.dim / kCount, inner = job.seq_inner ? job.seq : job.heads;
+  const unsigned at = blockIdx.x * kThreads + threadIdx.x;
+  if (at >= chunks * job.seq * job.heads) return;
+  const unsigned row = at / chunks, column = (at - row * chunks) * kCount;
+  const unsigned high = row / inner, low = row - high * inner;
+  const int64_t s = job.seq_inner ? low : high, h = job.seq_inner ? high : low, b = blockIdx.y;
+  const auto offset = [&](const HeadsData& t) { return b * t.batch + s * t.seq + h * t.head; };
+  const int parts = kParts ? kParts : job.parts;
+
+  // Every column's thread computes the weights of its row again: they come from the first-level
+  // cache.
+  constexpr int kKept = kParts ? kParts : MergeJob::kMaxParts;
+  float weight[kKept];
+  Pack<In, kCount> pack[kParts ? kParts : 1];
+  if constexpr (kParts != 0) {
+#pragma unroll
+    for (int i = 0; i < kKept; i++)
+      pack[i] = load<kCount>(static_cast<const In*>(job.out[i].data) + offset(job.out[i]) + column);
+  }
+  float largest = -INFINITY;
+#pragma unroll
+  for (int i = 0; i < kKept; i++) {
+    if (i >= parts) break;
+    weight[i] = static_cast<const float*>(job.lse[i].data)[offset(job.lse[i])];
+    largest = fmaxf(largest, weight[i]);
+  }
+  const float reference = largest == -INFINITY ? 0.f : largest;
+  float sum = 0.f, x[kCount] = {};
+#pragma unroll
+  for (int i = 0; i < kKept; i++) {
+    if (i >= parts) break;
+    if (weight[i] == -INFINITY) continue;  // its values may be anything
+    const float w = expf(weight[i] - reference);
+    sum += w;
+    Pack<In, kCount>& p = pack[kParts ? i : 0];
+    if constexpr (kParts == 0)
+      p = load<kCount>(static_cast<const In*>(job.out[i].data) + offset(job.out[i]) + column);
+#pragma unroll
+    for (int e = 0; e < kCount; e++) x[e] = fmaf(w, widen(p.element[e]), x[e]);
+  }
+  const float inverse = sum == 0.f ? 0.f : 1.f / sum;
+#pragma unroll
+  for (int e = 0; e < kCount; e++) x[e] = sum == 0.f ? 0.f : x[e] * inverse;
+  store(static_cast<Out*>(job.merged.data) + offset(job.merged) + column, x);
+  if (column == 0)
+    static_cast<float*>(job.merged_lse.data)[offset(job.merged_lse)] =
+        sum == 0.f ? -INFINITY : largest + logf(sum);
+}
+
+template <class In, class Out, int kCount>
+void enqueue(const MergeJob& job, CUstream_st* stream) {
+  const unsigned work = static_cast<unsigned>(job.dim / kCount) * job.seq * job.heads;
+  const dim3 grid((work + kThreads - 1) / kThreads, job.batch);
+  if (job.parts == 2)
+    merge_kernel<In, Out, kCount, 2><<<grid, kThreads, 0, stream>>>(job);
+  else
+    merge_kernel<In, Out, kCount, 0><<<grid, kThreads, 0, stream>>>(job);
+}
+
+}  // namespace
+
+int launch_merge(const MergeJob& job, Element in, Element out, int device, CUstream_st* stream) {
+  if (job.batch == 0 || job.seq == 0 || job.heads == 0 || job.dim == 0) return cudaSuccess;
+  const cuda::DeviceGuard guard(device);
+  if (guard.error() != cudaSuccess) return guard.error();
+  bool vector = job.dim % kVector == 0 && aligned(job.merged, bytes_of(out), kVector);
+  for (int i = 0; i < job.parts; i++) vector &= aligned(job.out[i], bytes_of(in), kVector);
+  with_type(in, [&](auto from) {
+    with_type(out, [&](auto to) {
+      if (vector)
+        enqueue<decltype(from), decltype(to), kVector>(job, stream);
+      else
+        enqueue<decltype(from), decltype(to), 1>(job, stream);
+    });
+  });
+  return cudaGetLastError();
+}
+
+const char* describe(int code) { return cudaGetErrorString(static_cast<cudaError_t>(code)); }
+
+}  // namespace fovea::tensor_ops

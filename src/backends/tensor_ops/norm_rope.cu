@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <cmath>
+
+#include "src/backends/tensor_ops/vector.cuh"
+#include "src/cuda_device/device_guard.hpp"
+
+namespace fovea::tensor_ops {
+namespace {
+
+constexpr int kThreads = 256;
+
+/// A thread block takes `heads` heads of one token: their elements, times the weight, stay in
+/// shared memory between the sum of squares and the rotation, which may need a partner far away.
+///   values [heads * dim], squares [heads * dim / kCount], scales [heads]
+template <class T, class Weight, int kCount>
+__global__ void __launch_bounds__(kThreads)
+    norm_rope_kernel(const __grid_constant__ NormRopeJob job, int heads) {
+  extern __shared__ __align__(16) float values[];
+  const int first = blockIdx.z * heads, here = min(heads, job.heads - first);
+  const int chunks = job.dim / kCount, work = here * chunks;
+  float* squares = values + heads * job.dim;
+  float* scales = squares + heads * chunks;
+  const int64_t s = blockIdx.x, b = blockIdx.y;
+  const T* x = static_cast<const T*>(job.x.data) + b * job.x.batch + s * job.x.seq;
+  T* out = static_cast<T*>(job.out.data) + b * job.out.batch + s * job.out.seq;
+
+  for (int at = threadIdx.x; at < work; at += kThreads) {
+    const int head = at / chunks, column = (at - head * chunks) * kCount;
+    const Pack<T, kCount> pack = load<kCount>(x + (first + head) * job.x.head + column);
+    float y[kCount], sum = 0.f;
+#pragma unroll
+    for (int e = 0; e < kCount; e++) {
+      y[e] = widen(pack.element[e]);
+      sum = fmaf(y[e], y[e], sum);
+    }
+    if (job.weight) {
+      squares[at] = sum;
+      const int from = (job.whole_token ? (first + head) * job.dim : 0) + column;
+      const Pack<Weight, kCount> w = load<kCount>(static_cast<const Weight*>(job.weight) + from);
+#pragma unroll
+      for (int e = 0; e < kCount; e++) y[e] *= widen(w.element[e]);
+    }
+    store(values + at * kCount, y);
+  }
+  __syncthreads();
+  if (job.weight) {
+    if (job.whole_token) {  // the block holds the whole token
+      if (threadIdx.x < 32) {
+        float sum = 0.f;
+        for (int at = threadIdx.x; at < work; at += 32) sum += squares[at];
+        for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+        const float scale = rsqrtf(sum / static_cast<float>(here * job.dim) + job.epsilon);
+        for (int head = threadIdx.x; head < here; head += 32) scales[head] = scale;
+      }
+    } else {
+      for (int head = threadIdx.x; head < here; head += kThreads) {
+        float sum = 0.f;
+        for (int i = 0; i < chunks; i++) sum += squares[head * chunks + i];
+        scales[head] = rsqrtf(sum / static_cast<float>(job.dim) + job.epsilon);
+      }
+    }
+    __syncthreads();
+  }
+
+  const float* cos = job.cos + b * job.cos_batch + s * job.cos_seq;
+  const float* sin = job.sin + b * job.sin_batch + s * job.sin_seq;
+  const int pairs = job.rotary / 2;
+  for (int at = threadIdx.x; at < work; at += kThreads) {
+    const int head = at / chunks, column = (at - head * chunks) * kCount;
+    const float scale = job.weight ? scales[head] : 1.f;
+    const Pack<float, kCount> own = load<kCount>(values + at * kCount);
+    float y[kCount];
+#pragma unroll
+    for (int e = 0; e < kCount; e++) y[e] = own.element[e];
+    if (column <
+        job.rotary) {  // pieces of kCount lie wholly within R or outside, and within a half
+      if (job.half) {
+        const bool upper = column >= pairs;
+        const int pair = upper ? column - pairs : column;
+        const Pack<float, kCount> other =
+            load<kCount>(values + head * job.dim + (upper ? pair : pair + pairs));
+        const Pack<float, kCount> c = load<kCount>(cos + pair), n = load<kCount>(sin + pair);
+#pragma unroll
+        for (int e = 0; e < kCount; e++)
+          y[e] = fmaf(y[e], c.element[e],
+                      upper ? other.element[e] * n.element[e] : -other.element[e] * n.element[e]);
+      } else if constexpr (kCount > 1) {
+#pragma unroll
+        for (int e = 0; e < kCount; e += 2) {
+          const float c = cos[(column + e) / 2], n = sin[(column + e) / 2];
+          const float even = y[e], odd = y[e + 1];
+          y[e] = fmaf(even, c, -odd * n);
+          y[e + 1] = fmaf(odd, c, even * n);
+        }
+      } else {
+        const float other = values[head * job.dim + (column ^ 1)];
+        const float c = cos[column / 2], n = sin[column / 2];
+        y[0] = fmaf(y[0], c, column % 2 ? other * n : -other * n);
+      }
+    }
+#pragma unroll
+    for (int e = 0; e < kCount; e++) y[e] *= scale;
+    store(out + (first + head) * job.out.head + column, y);
+  }
+}
+
+template <class T, class Weight, int kCount>
+void enqueue(const NormRopeJob& job, CUstream_st* stream) {
+  const int most = NormRopeJob::kMaxToken / job.dim;
+  const int heads = job.whole_token ? job.heads : std::min(job.heads, most);
+  const dim3 grid(job.seq, job.batch, (job.heads + heads - 1) / heads);
+  const std::size_t bytes = sizeof(float) * heads * (job.dim + job.dim / kCount + 1);
+  norm_rope_kernel<T, Weight, kCount><<<grid, kThreads, bytes, stream>>>(job, heads);
+}
+
+/// Angles are read in units of 16 bytes.
+bool aligned_angles(const NormRopeJob& job) {
+  const auto fits = [](const float* p, std::int64_t batch, std::int64_t seq) {
+    return reinterpret_cast<std::uintptr_t>(p) % 16 == 0 && batch % 4 == 0 && seq % 4 == 0;
+  };
+  return fits(job.cos, job.cos_batch, job.cos_seq) && fits(job.sin, job.sin_batch, job.sin_seq);
+}
+
+}  // namespace
+
+int launch_norm_rope(const NormRopeJob& job, Element x, Element weight, int device,
+                     CUstream_st* stream) {
+  if (job.batch == 0 || job.seq == 0 || job.heads == 0 || job.dim == 0) return cudaSuccess;
+  const cuda::DeviceGuard guard(device);
+  if (guard.error() != cudaSuccess) return guard.error();
+  const int bytes = bytes_of(x);
+  const int unit = job.half ? 2 * kVector : kVector;  // of the rotated columns
+  const bool vector = job.dim % kVector == 0 && job.rotary % unit == 0 &&
+                      aligned(job.x, bytes, kVector) && aligned(job.out, bytes, kVector) &&
+                      reinterpret_cast<std::uintptr_t>(job.weight) % 16 == 0 && aligned_angles(job);
+  with_type(x, [&](auto element) {
+    with_type(weight, [&](auto factor) {
+      if (vector)
+        enqueue<decltype(element), decltype(factor), kVector>(job, stream);
+      else
+        enqueue<decltype(element), decltype(factor), 1>(job, stream);
+    });
+  });
+  return cudaGetLastError();
+}
+
+}  // namespace fovea::tensor_ops
