@@ -10,6 +10,7 @@
 #include "fovea/backend.hpp"
 #include "fovea/config.hpp"
 #include "fovea/error.hpp"
+#include "fovea/metadata.hpp"
 #include "fovea/receipt.hpp"
 #include "fovea/select.hpp"
 
@@ -43,12 +44,15 @@ struct CallOptions {
   int64_t max_seqlen_q = 0;  // packed on a device: longest document; 0 on the CPU reads cu_seqlens
   int64_t max_seqlen_kv = 0;
   const SparseAttentionState* sparse_state = nullptr;
+  // What the model states about mask and lengths; read during the call. nullptr: nothing.
+  const AttentionMetadata* metadata = nullptr;
   Stream stream;
 };
 
 // Checks the tensors of a call against the contract and describes them as a Problem. Every argument
 // error names the tensor and the field. Reads tensor metadata only, except cu_seqlens on the CPU
-// when packed (for the document count and the longest document). Pure; thread-safe.
+// when packed (for the document count and the longest document). The problem is that of the tensors
+// as they are: options.metadata is for normalise(). Pure; thread-safe.
 FOVEA_API Result<Problem> describe(const AttentionTensors& tensors, const CallOptions& options);
 
 // Value checks that the CPU makes before anything is written: kv_lengths in 0..Skv, cu_seqlens
@@ -125,10 +129,12 @@ class Attention {
   // strategy, paged, boundaries, full graph). Advisory; changes nothing.
   FOVEA_API ExecutionPathResult resolve_execution_path(const Problem& problem,
                                                        const ExecutionContext& context) const;
-  // A plan for callers that keep their own workspace, for tensors on `device`: by default the CPU,
-  // or cuda:0 for a layer made with CUDA facts. Errors: the refusal; those of probe_cuda.
+  // A plan for callers that keep their own workspace, for normalise(problem, metadata).problem and
+  // tensors on `device`: by default the CPU, or cuda:0 for a layer made with CUDA facts. It runs on
+  // the tensors that apply() makes. Errors: those of normalise, the refusal, those of probe_cuda.
   FOVEA_API Result<std::shared_ptr<const Plan>> plan(const Problem& problem,
-                                                     std::optional<Device> device = {}) const;
+                                                     std::optional<Device> device = {},
+                                                     const AttentionMetadata& metadata = {}) const;
 
  private:
   struct State;

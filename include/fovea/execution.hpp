@@ -10,6 +10,7 @@
 #include "fovea/backend_name.hpp"
 #include "fovea/device.hpp"
 #include "fovea/device_facts.hpp"
+#include "fovea/dtype.hpp"
 #include "fovea/error.hpp"
 #include "fovea/executor.hpp"
 
@@ -34,13 +35,19 @@ FOVEA_API std::string_view name(ParallelStrategy strategy) noexcept;
 FOVEA_API std::string_view name(OuterBoundary boundary) noexcept;
 
 // Where and how a call will run. Facts may describe another machine; then plans cannot be made,
-// only reports.
+// only reports. A layer fills in what it knows itself (Attention::resolve_execution_path); what a
+// caller claims there is not used.
 struct ExecutionContext {
   DeviceFacts facts = DeviceFacts();
   // Runs CPU kernels; not owned, must outlive the plans made with it. nullptr: serial_executor().
   Executor* executor = nullptr;
   bool local = true;     // facts describe this machine
   Device device = kCpu;  // which of its devices, when local; plans run on tensors there
+  // Before a layer exists (resolve_capabilities); later they come from the problem.
+  std::optional<DType> dtype;
+  std::optional<bool> causal;
+  // A caller's idea of the kernel. Never used: kernel identity comes from what is registered.
+  std::string kernel_variant;
   MaskMode mask_mode = MaskMode::none;
   PackingMode packing_mode = PackingMode::none;
   ParallelStrategy parallel_strategy = ParallelStrategy::none;
@@ -50,11 +57,20 @@ struct ExecutionContext {
   std::string kv_cache_dtype;
   bool require_fullgraph = false;
   bool sparse_state = false;  // a sparse run-time state accompanies the call
+  // Signature of the prepared tensors that accompany the call; empty: none.
+  std::string prepared;
+  // The document boundaries of the problem were made from lengths and lie in host memory.
+  bool host_documents = false;
+  bool npu_attn_varlen = false;  // AttentionMetadata::npu_attn_varlen
 };
 
-// What a backend says of one problem in one context. `reasons` is never empty when unsupported.
+// What a backend says of one problem in one context. `reasons` is never empty when unsupported, and
+// says what would change the answer; when unmigrated it may say what has not been validated.
 struct ExecutionPathResult {
   BackendName backend;
+  PlatformId platform = PlatformId::cpu;
+  std::string kernel_variant;  // "fovea", or the package's kernel: "fa4", "mindiesd", "aiter"
+  ParallelStrategy parallel_strategy = ParallelStrategy::none;
   std::string provider;  // "fovea", "cudnn" or "package NAME VERSION"
   std::string path;      // e.g. "cpu.avx2", "cuda.flash_sm90"
   std::string instance;  // the row of the instance table, e.g. "f32.d128"

@@ -47,6 +47,17 @@ struct Document {
   bool operator==(const Document&) const = default;
 };
 
+// Some query rows that follow each other, of every batch item alike, and the keys they see: the
+// first `keys` ones, or causally those up to the diagonal that ends, with the last row, at key
+// `keys` - 1.
+struct Piece {
+  int64_t rows = 0;
+  int64_t keys = 0;
+  bool causal = false;
+
+  bool operator==(const Piece&) const = default;
+};
+
 // Element strides of q, k or v; the head dimension is contiguous. Packed tensors have batch = 0.
 struct Strides {
   int64_t batch = 0;
@@ -85,6 +96,9 @@ struct Problem {
   Window window;
   MaskTensor mask;
   bool has_kv_lengths = false;
+  // Mixed causal and full attention: pieces that together are all query rows. Empty: none. Excludes
+  // causal, window, lengths, documents and sparse patterns; intersects with a mask tensor.
+  std::vector<Piece> pieces;
   bool lse = false;
   std::optional<double> scale;  // unset: head_dim^-0.5
   StridesKind strides_kind = StridesKind::contig;
@@ -106,7 +120,8 @@ struct Problem {
 
   // The scale that applies: `scale`, or head_dim^-0.5.
   FOVEA_API double effective_scale() const noexcept;
-  // True when no strides, mask, packing or lengths beyond plain dense attention are asked for.
+  // True when no strides, mask, packing, pieces or lengths beyond plain dense attention are asked
+  // for.
   FOVEA_API bool dense() const noexcept;
 };
 

@@ -26,6 +26,8 @@ enum class ReasonCode : uint16_t {
   window,        // local window
   kv_lengths,    // per-item key lengths
   packed,        // packed documents
+  piecewise,     // mixed causal and full attention
+  metadata,      // what the caller states about masks and lengths contradicts itself or the call
   lse,           // log-sum-exp output
   scale,         // softmax scale
   sparse,        // sparse pattern or its geometry
@@ -39,6 +41,7 @@ enum class ReasonCode : uint16_t {
   package,       // package or symbol missing
   parallel,      // sequence-parallel strategy
   compilation,   // full-graph compilation or capture
+  prepared,      // tensors prepared ahead of the call
   boundary,      // outer boundary such as sharded modules
   paged_kv,      // paged key/value storage
   // The configuration.

@@ -112,6 +112,26 @@ void check_strides(std::vector<Reason>& out, const Instance& in, const Problem& 
   }
 }
 
+// What the call's surroundings ask of a kernel.
+void check_context(std::vector<Reason>& out, const Instance& in, const ExecutionContext& context) {
+  if (context.paged_kv) out.push_back({ReasonCode::paged_kv, "paged_kv", "1", "0", {}});
+  if (!context.kv_cache_dtype.empty())
+    out.push_back({ReasonCode::dtype, "kv_cache_dtype", context.kv_cache_dtype, "none", {}});
+  const bool rotates = context.parallel_strategy == ParallelStrategy::ring ||
+                       context.parallel_strategy == ParallelStrategy::hybrid_ulysses_ring;
+  if (rotates && !in.lse)
+    out.push_back({ReasonCode::lse, "parallel strategy",
+                   std::string(name(context.parallel_strategy)), "none, ulysses, allgather_kv",
+                   "rings merge parts by their log-sum-exp, which this path does not return"});
+  if (!context.prepared.empty() && !in.prepared)
+    out.push_back({ReasonCode::prepared, "prepared tensors", context.prepared, "none",
+                   "drop them or choose a backend that reads them"});
+  if (context.host_documents && context.facts.platform() != PlatformId::cpu)
+    out.push_back({ReasonCode::packed, "packed_padding", "padded tensors",
+                   "the packed layout with cu_seqlens on the device",
+                   "pass the packed layout with cu_seqlens on the device"});
+}
+
 }  // namespace
 
 std::optional<Element> element(DType dtype) noexcept {
@@ -154,6 +174,9 @@ std::vector<Reason> refusals(const Instance& in, const Problem& p,
              std::to_string(p.window.left) + "," + std::to_string(p.window.right));
   check_flag(out, p.has_kv_lengths, in.kv_lengths, ReasonCode::kv_lengths, "kv_lengths", "1");
   check_flag(out, p.layout == Layout::packed, in.packed, ReasonCode::packed, "layout", "packed");
+  if (!p.pieces.empty() && !in.piecewise)
+    out.push_back({ReasonCode::piecewise, "pieces", std::to_string(p.pieces.size()), "none",
+                   "choose FLASH_ATTN on the CPU or pass a mask [1,1,Sq,Skv]"});
   check_flag(out, p.lse, in.lse, ReasonCode::lse, "lse", "1");
   check_flag(out, p.sparse.has_value(), in.sparse, ReasonCode::sparse, "sparse",
              p.sparse ? p.sparse->name : std::string());
@@ -164,9 +187,7 @@ std::vector<Reason> refusals(const Instance& in, const Problem& p,
                    "multiples of " + std::to_string(in.alignment) + " bytes",
                    {}});
   check_strides(out, in, p);
-  if (context.paged_kv) out.push_back({ReasonCode::paged_kv, "paged_kv", "1", "0", {}});
-  if (!context.kv_cache_dtype.empty())
-    out.push_back({ReasonCode::dtype, "kv_cache_dtype", context.kv_cache_dtype, "none", {}});
+  check_context(out, in, context);
   return out;
 }
 

@@ -65,7 +65,9 @@ struct Instance {
   bool packed = true;
   bool gqa = true;
   bool lse = true;
-  bool sparse = false;  // runs the pattern of Problem::sparse
+  bool piecewise = false;  // runs Problem::pieces
+  bool prepared = false;   // reads tensors prepared ahead of the call
+  bool sparse = false;     // runs the pattern of Problem::sparse
   bool f32_out = true;
   bool expanded_strides = true;  // stride 0 is read in place
   int32_t alignment = 1;         // bytes that every base address must be divisible by

@@ -8,6 +8,7 @@
 
 #include "fovea/attention.hpp"
 #include "src/core/cu_seqlens.hpp"
+#include "src/core/strides.hpp"
 #include "src/core/tensor_memory.hpp"
 #include "src/core/text.hpp"
 
@@ -49,14 +50,6 @@ string_view axes_text(Layout layout) noexcept {
 struct Operand {
   int64_t batch, seq, heads, dim;
   Strides strides;
-
-  bool empty() const noexcept { return batch == 0 || seq == 0 || heads == 0 || dim == 0; }
-  // Equal wherever a stride is ever used.
-  bool reads_like(const Strides& other) const noexcept {
-    return empty() ||
-           ((batch <= 1 || strides.batch == other.batch) &&
-            (seq <= 1 || strides.seq == other.seq) && (heads <= 1 || strides.head == other.head));
-  }
 };
 
 Operand operand(const TensorView& view, Layout layout) noexcept {
@@ -327,25 +320,7 @@ class Describer {
       if (address != 0)
         p_.alignment = std::min(p_.alignment, int32_t{1} << std::min(std::countr_zero(address), 6));
     }
-    for (StridesKind kind : {StridesKind::contig, StridesKind::fused_qkv, StridesKind::bhsd_view,
-                             StridesKind::expanded}) {
-      if (kind == StridesKind::fused_qkv && p_.seq_q != p_.seq_kv) continue;
-      p_.strides_kind = kind;
-      fill_strides(p_);
-      if (q_.reads_like(p_.q_strides) && k_.reads_like(p_.k_strides) && v_.reads_like(p_.v_strides))
-        return;
-    }
-    p_.strides_kind = StridesKind::contig;
-    fill_strides(p_);
-    p_.strides_kind = StridesKind::custom;
-    const std::pair<const Operand*, Strides*> targets[] = {
-        {&q_, &p_.q_strides}, {&k_, &p_.k_strides}, {&v_, &p_.v_strides}};
-    for (const auto& [from, to] : targets) {
-      if (from->empty()) continue;
-      if (from->batch > 1) to->batch = from->strides.batch;
-      if (from->seq > 1) to->seq = from->strides.seq;
-      if (from->heads > 1) to->head = from->strides.head;
-    }
+    name_strides(p_, q_.strides, k_.strides, v_.strides);
   }
 
   Status check_outputs() const {

@@ -303,6 +303,35 @@ Status check_documents(const Problem& p) {
   return check_document_side(p, false);
 }
 
+Status check_pieces(const Problem& p) {
+  if (p.pieces.empty()) return {};
+  const std::pair<bool, std::string_view> others[] = {{p.layout == Layout::packed, "documents"},
+                                                      {p.causal, "causal"},
+                                                      {p.window != Window{}, "a window"},
+                                                      {p.has_kv_lengths, "kv_lengths"},
+                                                      {p.sparse.has_value(), "a sparse pattern"}};
+  for (const auto& [given, what] : others)
+    if (given)
+      return refuse(ReasonCode::piecewise, "pieces", concat("with ", what), "a mask tensor at most",
+                    concat("pieces and ", what,
+                           " exclude each other (pieces say what every row "
+                           "sees; a mask tensor may hide more)"));
+  int64_t rows = 0;
+  for (size_t i = 0; i < p.pieces.size(); ++i) {
+    const Piece& piece = p.pieces[i];
+    if (piece.rows < 1 || piece.keys < 0 || piece.keys > p.seq_kv)
+      return refuse(ReasonCode::piecewise, "pieces", concat(piece.rows, ':', piece.keys),
+                    concat("1 row or more, 0..", p.seq_kv, " keys"),
+                    concat("piece ", i, " has ", piece.rows, " rows and ", piece.keys,
+                           " keys (accepted: 1 row or more, 0..", p.seq_kv, " keys)"));
+    rows = saturating_add(rows, piece.rows);
+  }
+  if (rows != p.seq_q)
+    return refuse(ReasonCode::piecewise, "pieces", std::to_string(rows), std::to_string(p.seq_q),
+                  concat("the pieces have ", rows, " rows in total, but seq_q is ", p.seq_q));
+  return {};
+}
+
 // What a sparse pattern's words may hold, so that they print and read back.
 bool plain_word(std::string_view word) noexcept {
   return !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
@@ -352,7 +381,8 @@ double Problem::effective_scale() const noexcept {
 
 bool Problem::dense() const noexcept {
   return strides_kind == StridesKind::contig && layout != Layout::packed && !causal &&
-         window == Window{} && mask.kind == MaskKind::none && !has_kv_lengths && !sparse;
+         window == Window{} && mask.kind == MaskKind::none && !has_kv_lengths && pieces.empty() &&
+         !sparse;
 }
 
 void fill_strides(Problem& problem) noexcept {
@@ -365,7 +395,7 @@ void fill_strides(Problem& problem) noexcept {
 Status validate(const Problem& problem) {
   for (Status (*check)(const Problem&) :
        {check_sizes, check_dtypes, check_layouts, check_strides, check_mask, check_visibility,
-        check_kv_lengths, check_documents, check_sparse})
+        check_kv_lengths, check_documents, check_pieces, check_sparse})
     FOVEA_CHECK(check(problem));
   return {};
 }
@@ -404,6 +434,11 @@ size_t hash_value(const Problem& p) noexcept {
   hash.add(p.k_strides);
   hash.add(p.v_strides);
   for (int64_t length : p.kv_length_values) hash.add(length);
+  for (const Piece& piece : p.pieces) {
+    hash.add(piece.rows);
+    hash.add(piece.keys);
+    hash.add(static_cast<size_t>(piece.causal));
+  }
   for (const Document& document : p.document_values) {
     hash.add(document.seq_q);
     hash.add(document.seq_kv);

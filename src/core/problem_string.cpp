@@ -32,6 +32,7 @@ enum class Key : size_t {
   maskdims,
   maskdtype,
   window,
+  pieces,
   kvlen,
   docs,
   ndocs,
@@ -67,6 +68,7 @@ constexpr std::array<KeyInfo, kKeys> kInfo = {{
     {"maskdims", "mask.axes"},
     {"maskdtype", "mask.dtype"},
     {"window", "window"},
+    {"pieces", "pieces"},
     {"kvlen", "kv_lengths"},
     {"docs", "document_values"},
     {"ndocs", "documents"},
@@ -106,9 +108,9 @@ class Reader {
   Result<Problem> read() {
     FOVEA_CHECK(collect());
     for (Status (Reader::*apply)() :
-         {&Reader::apply_sizes, &Reader::apply_layout, &Reader::apply_mask, &Reader::apply_lengths,
-          &Reader::apply_documents, &Reader::apply_numbers, &Reader::apply_strides,
-          &Reader::apply_sparse})
+         {&Reader::apply_sizes, &Reader::apply_layout, &Reader::apply_mask, &Reader::apply_pieces,
+          &Reader::apply_lengths, &Reader::apply_documents, &Reader::apply_numbers,
+          &Reader::apply_strides, &Reader::apply_sparse})
       FOVEA_CHECK((this->*apply)());
     if (Status status = validate(problem_); !status) return located(std::move(status).error());
     return std::move(problem_);
@@ -126,18 +128,13 @@ class Reader {
   }
 
   Status collect() {
-    size_t at = 0;
-    while (at < text_.size()) {
-      if (text::is_blank(text_[at])) {
-        ++at;
-        continue;
-      }
-      size_t end = at;
-      while (end < text_.size() && !text::is_blank(text_[end])) ++end;
-      FOVEA_CHECK(collect_word(text_.substr(at, end - at), at));
-      at = end;
+    for (size_t at = 0;;) {
+      while (at < text_.size() && text::is_blank(text_[at])) ++at;
+      if (at == text_.size()) return {};
+      const size_t begin = at;
+      while (at < text_.size() && !text::is_blank(text_[at])) ++at;
+      FOVEA_CHECK(collect_word(text_.substr(begin, at - begin), begin));
     }
-    return {};
   }
 
   Status collect_word(string_view whole, size_t column) {
@@ -320,6 +317,19 @@ class Reader {
     return fail(w.column,
                 concat("maskdims ", quote(w.value),
                        " is not accepted (accepted: none, or letters of bhq, each once)"));
+  }
+
+  // "rows:keys" per piece, with a 'c' behind a causal one.
+  Status apply_pieces() {
+    const auto& w = word(Key::pieces);
+    if (!w) return {};
+    for (string_view item : text::split(w->value, ',')) {
+      const bool causal = item.ends_with('c');
+      if (causal) item.remove_suffix(1);
+      FOVEA_TRY(const auto sizes, pair(*w, item, ':', "pieces"));
+      problem_.pieces.push_back({sizes.first, sizes.second, causal});
+    }
+    return {};
   }
 
   Status apply_lengths() {
@@ -509,6 +519,8 @@ std::string list(const Items& items, Print print) {
   return out;
 }
 
+std::string piece_text(const Piece& p) { return concat(p.rows, ':', p.keys, p.causal ? "c" : ""); }
+
 std::string document_text(const Document& d) { return concat(d.seq_q, ':', d.seq_kv); }
 
 std::string strides_text(const Problem& p) {
@@ -566,6 +578,7 @@ std::string to_string(const Problem& p) {
   if (p.out_layout != p.layout) print.add(Key::outlayout, name(p.out_layout));
   print_mask(print, p);
   if (p.window != Window{}) print.add(Key::window, concat(p.window.left, ',', p.window.right));
+  if (!p.pieces.empty()) print.add(Key::pieces, list(p.pieces, piece_text));
   if (p.has_kv_lengths)
     print.add(Key::kvlen, p.kv_length_values.empty()
                               ? std::string(kUnknownLengths)

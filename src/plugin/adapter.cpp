@@ -227,6 +227,14 @@ class PluginBackend final : public Backend {
                            "none: the plugin reads no options", "remove them"});
       return answer;
     }
+    // What the interface has no words for.
+    if (!problem.pieces.empty())
+      r.reasons.push_back({ReasonCode::piecewise, "pieces", std::to_string(problem.pieces.size()),
+                           "none", "pass a mask [1,1,Sq,Skv]"});
+    if (!context.prepared.empty())
+      r.reasons.push_back({ReasonCode::prepared, "prepared tensors", context.prepared, "none",
+                           "drop them or choose a backend that reads them"});
+    if (!r.reasons.empty()) return answer;
     const WireProblem wire(problem);
     const WireContext where(backend, spec, context);
     Sink sink;

@@ -15,9 +15,28 @@ namespace {
 
 constexpr size_t kMaxPlans = 1024;
 
-struct ProblemHash {
-  size_t operator()(const Problem& problem) const noexcept { return hash_value(problem); }
+// What a plan depends on besides the layer's facts and configuration.
+struct PlanKey {
+  Problem problem;
+  MaskMode mask_mode = MaskMode::none;
+  PackingMode packing_mode = PackingMode::none;
+  std::string kv_cache_dtype;
+  bool host_documents = false;
+  bool npu_attn_varlen = false;
+  bool sparse_state = false;
+
+  bool operator==(const PlanKey&) const = default;
 };
+
+struct PlanKeyHash {
+  size_t operator()(const PlanKey& key) const noexcept { return hash_value(key.problem); }
+};
+
+PlanKey plan_key(const NormalForm& form, const ExecutionContext& context) {
+  return {form.problem,           context.mask_mode,      context.packing_mode,
+          context.kv_cache_dtype, context.host_documents, context.npu_attn_varlen,
+          context.sparse_state};
+}
 
 // A plan with the receipt its runs hand out: the backend's own, plus what selection added.
 struct PlannedCall {
@@ -60,8 +79,7 @@ struct Site {
   WorkspacePool workspaces;  // of the CPU
 
   std::mutex mutex;
-  // By problem, without and with a sparse state.
-  std::unordered_map<Problem, PlannedCall, ProblemHash> plans[2];
+  std::unordered_map<PlanKey, PlannedCall, PlanKeyHash> plans;
 };
 
 Result<DeviceFacts> probe(Device device) {
@@ -75,6 +93,24 @@ Result<OwnedTensor> allocate_output(const OutputSpec& spec, Device device, Strea
   FOVEA_TRY(cuda::Memory memory, cuda::Memory::allocate(bytes, device, stream));
   view.data = memory.data();
   return OwnedTensor::adopt(view, std::make_shared<cuda::Memory>(std::move(memory)));
+}
+
+// Boundaries that the caller has cut must be those of the lengths it states. Where a device holds
+// them they are taken on trust.
+Status check_padding(const AttentionMetadata& metadata, const AttentionTensors& t) {
+  if (!metadata.packed_padding || !t.cu_seqlens_q.present() ||
+      t.cu_seqlens_q.device.type != DeviceType::cpu)
+    return {};
+  const auto differs = [](const char* name, const TensorView& starts, int64_t length) -> Status {
+    const int32_t got = static_cast<const int32_t*>(starts.data)[1];
+    if (got == length) return {};
+    return Error{ErrorCode::invalid_value,
+                 "attention: " + std::string(name) + "[1] is " + std::to_string(got) +
+                     " (accepted: " + std::to_string(length) + ", as packed_padding states)",
+                 {}};
+  };
+  FOVEA_CHECK(differs("cu_seqlens_q", t.cu_seqlens_q, metadata.packed_padding->q_length));
+  return differs("cu_seqlens_kv", t.cu_seqlens_kv, metadata.packed_padding->kv_length);
 }
 
 }  // namespace
@@ -135,16 +171,25 @@ struct Attention::State {
     return merged;
   }
 
-  Result<PlannedCall> planned(Site& site, const Problem& problem, bool sparse_state) const {
+  // The context of a call of this form.
+  ExecutionContext context_for(const Site& site, const NormalForm& form,
+                               const AttentionMetadata& metadata) const {
+    ExecutionContext c = site.context;
+    describe_context(form, metadata, c);
+    return c;
+  }
+
+  Result<PlannedCall> planned(Site& site, const NormalForm& form,
+                              const ExecutionContext& call_context) const {
     const uint64_t epoch = registry_epoch();
-    auto& cache = site.plans[sparse_state ? 1 : 0];
+    const Problem& problem = form.problem;
+    PlanKey key = plan_key(form, call_context);
     {
       std::lock_guard lock(site.mutex);
-      if (auto found = cache.find(problem); found != cache.end() && found->second.epoch == epoch)
+      if (auto found = site.plans.find(key);
+          found != site.plans.end() && found->second.epoch == epoch)
         return found->second;
     }
-    ExecutionContext call_context = site.context;
-    call_context.sparse_state = sparse_state;
     const RoleQuery q = query_for(problem);
     const std::shared_ptr<const Decision> decision = site.selector.decide(q, problem, call_context);
     if (decision->report.support == SupportStatus::unsupported)
@@ -156,28 +201,35 @@ struct Attention::State {
     receipt.fallback = decision->fallback;
     PlannedCall call{std::move(plan), std::make_shared<const Receipt>(std::move(receipt)), epoch};
     std::lock_guard lock(site.mutex);
-    if (cache.size() >= kMaxPlans) cache.clear();
-    cache[problem] = call;
+    if (site.plans.size() >= kMaxPlans) site.plans.clear();
+    site.plans[std::move(key)] = call;
     return call;
   }
 
   Result<std::shared_ptr<const Receipt>> run(const AttentionTensors& tensors,
                                              const Problem& problem,
                                              const CallOptions& options) const {
-    FOVEA_CHECK(check_layer(layer, problem));
+    const AttentionMetadata nothing;
+    const AttentionMetadata& metadata = options.metadata != nullptr ? *options.metadata : nothing;
+    FOVEA_TRY(const NormalForm form, normalise(problem, metadata));
+    FOVEA_CHECK(check_layer(layer, form.problem));
+    FOVEA_CHECK(check_padding(metadata, tensors));
     const Device device = tensors.q.device;
     FOVEA_TRY(Site* const site, this->site(device));
-    FOVEA_TRY(PlannedCall call, planned(*site, problem, options.sparse_state != nullptr));
+    ExecutionContext call_context = context_for(*site, form, metadata);
+    call_context.sparse_state = options.sparse_state != nullptr;
+    FOVEA_TRY(PlannedCall call, planned(*site, form, call_context));
+    const AttentionTensors call_tensors = apply(form, tensors);
     const size_t bytes = call.plan->workspace_bytes();
     if (device.type == DeviceType::cuda) {
       FOVEA_CHECK(cuda::check_pointers(tensors, device));
       FOVEA_TRY(const cuda::Memory workspace,
                 cuda::Memory::allocate(bytes, device, options.stream));
-      FOVEA_CHECK(call.plan->run(tensors, {workspace.data(), bytes}, options.stream));
+      FOVEA_CHECK(call.plan->run(call_tensors, {workspace.data(), bytes}, options.stream));
       return call.receipt;
     }
     FOVEA_TRY(WorkspacePool::Lease lease, site->workspaces.borrow(bytes));
-    FOVEA_CHECK(call.plan->run(tensors, {lease.data(), lease.bytes()}, options.stream));
+    FOVEA_CHECK(call.plan->run(call_tensors, {lease.data(), lease.bytes()}, options.stream));
     return call.receipt;
   }
 };
@@ -245,11 +297,13 @@ ExecutionPathResult Attention::resolve_execution_path(const Problem& problem,
 }
 
 Result<std::shared_ptr<const Plan>> Attention::plan(const Problem& problem,
-                                                    std::optional<Device> device) const {
-  FOVEA_CHECK(validate(problem));
-  FOVEA_CHECK(check_layer(state_->layer, problem));
+                                                    std::optional<Device> device,
+                                                    const AttentionMetadata& metadata) const {
+  FOVEA_TRY(const NormalForm form, normalise(problem, metadata));
+  FOVEA_CHECK(check_layer(state_->layer, form.problem));
   FOVEA_TRY(Site* const site, state_->site(device.value_or(state_->home->context.device)));
-  FOVEA_TRY(PlannedCall call, state_->planned(*site, problem, false));
+  FOVEA_TRY(PlannedCall call,
+            state_->planned(*site, form, state_->context_for(*site, form, metadata)));
   return call.plan;
 }
 

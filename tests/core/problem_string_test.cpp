@@ -90,6 +90,14 @@ TEST(ProblemString, unknown_lengths_and_documents_read_back) {
   EXPECT_TRUE(parsed("f32 b2 h1 s4 d8 kvlen=?").has_kv_lengths);
 }
 
+TEST(ProblemString, pieces_are_rows_and_keys) {
+  const char* text = "f32 b2 h1 s6 d8 mask=bool pieces=2:2c,3:5,1:0";
+  const Problem p = parsed(text);
+  EXPECT_EQ((std::vector<Piece>{{2, 2, true}, {3, 5, false}, {1, 0, false}}), p.pieces);
+  EXPECT_FALSE(p.dense());
+  EXPECT_EQ(text, to_string(p));
+}
+
 TEST(ProblemString, custom_strides_read_back) {
   const char* text = "f32 b2 h1 s4 d8 strides=custom:1,2,3/4,5,6/7,8,9";
   const Problem p = parsed(text);
@@ -152,6 +160,11 @@ TEST(ProblemString, errors_name_the_column_and_what_is_accepted) {
       "f32 b1 h2 s3 d4 window=1",
       "f32 b1 h2 s3 d4 window=1,-2",
       "f32 b1 h2 s3 d4 mask=causal window=1,1",
+      "f32 b1 h2 s3 d4 pieces=3",
+      "f32 b1 h2 s3 d4 pieces=1:1c,2:4",
+      "f32 b1 h2 s3 d4 pieces=1:1c,1:3",
+      "f32 b1 h2 s3 d4 pieces=0:1,3:3",
+      "f32 b1 h2 s3 d4 mask=causal pieces=3:3",
       "f32 b2 h2 s3 d4 kvlen=1",
       "f32 b2 h2 s3 d4 kvlen=1,4",
       "f32 b2 h2 s3 d4 kvlen=1,x",

@@ -302,6 +302,34 @@ TEST(Problem, dense_means_nothing_beyond_plain_attention) {
   EXPECT_FALSE(p.dense());
 }
 
+TEST(Problem, pieces_are_all_rows_and_stand_alone) {
+  Problem p = small();
+  p.pieces = {{p.seq_q - 1, 0, true}, {1, p.seq_kv, false}};
+  EXPECT_TRUE(validate(p));
+  p.pieces[0].rows = 0;
+  EXPECT_FALSE(validate(p));
+  p.pieces[0] = {p.seq_q - 1, p.seq_kv + 1, false};
+  EXPECT_FALSE(validate(p));
+  p.pieces = {{p.seq_q + 1, 0, true}};
+  EXPECT_FALSE(validate(p));
+  p.pieces = {{p.seq_q, p.seq_kv, true}};
+  EXPECT_TRUE(validate(p));
+  using Change = void (*)(Problem&);
+  const Change changes[] = {[](Problem& q) { q.causal = true; },
+                            [](Problem& q) { q.window.left = 3; },
+                            [](Problem& q) { q.has_kv_lengths = true; },
+                            [](Problem& q) {
+                              q.sparse = SparsePattern{"radial", {}};
+                            }};
+  for (const Change& change : changes) {
+    Problem changed = p;
+    change(changed);
+    const Status status = validate(changed);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(ReasonCode::piecewise, status.error().reasons[0].code);
+  }
+}
+
 TEST(Problem, hash_agrees_with_equality_and_sees_every_member) {
   const Problem base = small();
   EXPECT_EQ(hash_value(base), hash_value(small()));
@@ -343,6 +371,12 @@ TEST(Problem, hash_agrees_with_equality_and_sees_every_member) {
       },
       [](Problem& p) {
         p.sparse = SparsePattern{"radial", {{"a", "1"}}};
+      },
+      [](Problem& p) {
+        p.pieces = {{1, 2, false}};
+      },
+      [](Problem& p) {
+        p.pieces = {{1, 2, true}};
       },
       [](Problem& p) { p.seed = 1; },
   };

@@ -39,6 +39,7 @@ class RandomProblems {
     make_strides(p);
     p.alignment = int32_t{1} << between(p.dtype == kF32 ? 2 : 1, 6);
     if (chance(6)) make_sparse(p);
+    if (chance(6) && p.layout != Layout::packed) make_pieces(p);
     if (chance(4)) p.seed = random_();
     return p;
   }
@@ -98,6 +99,18 @@ class RandomProblems {
         *s = {p.layout == Layout::packed ? 0 : between(0, 5000), between(0, 5000),
               between(0, 5000)};
     fill_strides(p);
+  }
+
+  void make_pieces(Problem& p) {
+    p.causal = p.has_kv_lengths = false;
+    p.window = {};
+    p.kv_length_values.clear();
+    p.sparse.reset();
+    for (int64_t row = 0; row < p.seq_q;) {
+      const int64_t rows = between(1, p.seq_q - row);
+      p.pieces.push_back({rows, between(0, p.seq_kv), chance(2)});
+      row += rows;
+    }
   }
 
   void make_sparse(Problem& p) {

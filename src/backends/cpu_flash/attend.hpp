@@ -367,9 +367,7 @@ struct Superblock {
       for (int64_t i = 0; i < (params.dim_v + 3) / 4 * 4 * lanes; ++i) tile.o[i] = 0.f;
     }
     const int64_t heads_offset =
-        params.cu_seqlens_q != nullptr
-            ? head_q * params.seq_q + segment.q_begin
-            : (segment.batch * params.heads_q + head_q) * params.seq_q + segment.q_begin;
+        (segment.batch * params.heads_q + head_q) * params.lse_rows + segment.q_begin;
     alignas(16) float inverse[64];
     for (int64_t i = 0; i < lanes; ++i) {
       const bool empty = tile.sum[i] == 0.f;

@@ -1,5 +1,6 @@
 #include "src/backends/cpu_flash/backend.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "fovea/attention.hpp"
 #include "src/backends/cpu_flash/cpu_flash.hpp"
 #include "src/backends/cpu_flash/kernel_table.hpp"
+#include "src/backends/cpu_flash/pieces.hpp"
 #include "src/backends/instance.hpp"
 #include "src/backends/run_tensors.hpp"
 
@@ -40,6 +42,7 @@ constexpr Instance kInstances[] = {
     {.name = "avx512bf16.bf16",
      .path = "cpu.avx512bf16",
      .dtypes = {Element::bf16},
+     .piecewise = true,
      .compute_qk = "bf16",
      .compute_pv = "bf16",
      .device = needs<Isa::avx512bf16>,
@@ -47,25 +50,33 @@ constexpr Instance kInstances[] = {
     {.name = "avx512bf16.f32",
      .path = "cpu.avx512bf16",
      .dtypes = {Element::f32, Element::f16},
+     .piecewise = true,
      .device = needs<Isa::avx512bf16>,
      .built = FOVEA_HAVE_ISA_AVX512BF16 != 0},
     {.name = "avx512.f32",
      .path = "cpu.avx512",
+     .piecewise = true,
      .device = needs<Isa::avx512>,
      .built = FOVEA_HAVE_ISA_AVX512 != 0},
     {.name = "avx2.f32",
      .path = "cpu.avx2",
+     .piecewise = true,
      .device = needs<Isa::avx2>,
      .built = FOVEA_HAVE_ISA_AVX2 != 0},
     {.name = "neon.f32",
      .path = "cpu.neon",
+     .piecewise = true,
      .device = needs<Isa::neon>,
 #if defined(__aarch64__)
      .built = true},
 #else
      .built = false},
 #endif
-    {.name = "generic.f32", .path = "cpu.generic", .device = needs<Isa::generic>}};
+    {.name = "generic.f32",
+     .path = "cpu.generic",
+     .piecewise = true,
+     .device = needs<Isa::generic>},
+};
 
 // The instruction set of a row is what follows "cpu." in its path.
 Isa isa_of(const Instance& instance) {
@@ -125,6 +136,7 @@ cpu_flash::Params planned_params(const Problem& p) {
     params.out_seq = p.heads_q * p.dim_v;
   }
   params.out_batch = p.seq_q * p.heads_q * p.dim_v;
+  params.lse_rows = p.seq_q;
   params.documents = p.documents;
   if (p.mask.kind != MaskKind::none) {
     params.num_masks = 1;
@@ -140,7 +152,13 @@ size_t needed_workspace(const Problem& problem, const cpu_flash::KernelTable& ke
                         int workers) {
   cpu_flash::Params params = planned_params(problem);
   if (problem.layout == Layout::packed) params.cu_seqlens_q = params.cu_seqlens_kv = kNoOffsets;
-  return cpu_flash::workspace_bytes(params, kernels, workers);
+  if (problem.pieces.empty()) return cpu_flash::workspace_bytes(params, kernels, workers);
+  // The pieces run one after the other.
+  size_t bytes = 0;
+  for (const Piece& piece : problem.pieces)
+    bytes = std::max(bytes, cpu_flash::workspace_bytes(cpu_flash::piece_params(params, piece, 0),
+                                                       kernels, workers));
+  return bytes;
 }
 
 Executor& executor_of(const ExecutionContext& context) noexcept {
@@ -179,7 +197,13 @@ class CpuFlashPlan final : public Plan {
       params.kv_lengths_64 = t.kv_lengths.dtype == kI64;
     }
     if (params.num_masks > 0) set_mask(t.mask, params.masks[0]);
-    cpu_flash::run(params, kernels_, workspace.data, executor_);
+    if (problem_.pieces.empty()) cpu_flash::run(params, kernels_, workspace.data, executor_);
+    int64_t begin = 0;
+    for (const Piece& piece : problem_.pieces) {
+      cpu_flash::run(cpu_flash::piece_params(params, piece, begin), kernels_, workspace.data,
+                     executor_);
+      begin += piece.rows;
+    }
     return {};
   }
 

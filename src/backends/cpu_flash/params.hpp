@@ -64,7 +64,8 @@ struct Params {
   int64_t out_batch = 0;
   int64_t out_seq = 0;
   int64_t out_head = 0;
-  float* lse = nullptr;  // [batch, heads_q, seq_q], packed [heads_q, seq_q]; may be null
+  float* lse = nullptr;  // [batch, heads_q, lse_rows], packed [heads_q, lse_rows]; may be null
+  int64_t lse_rows = 0;  // seq_q, or that of the whole call when this is a part of it
 
   // Packed documents; both null for padded tensors.
   const int32_t* cu_seqlens_q = nullptr;

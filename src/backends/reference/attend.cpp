@@ -90,12 +90,17 @@ struct Item {
   int64_t keys = 0;
 };
 
-// Keys [first, last] that causal and window leave to row `i` of an item.
+// Keys [first, last] that pieces, causal and window leave to row `i` of an item.
 struct KeyRange {
   int64_t first;
   int64_t last;
 };
 KeyRange key_range(const Problem& p, const Item& item, int64_t i) noexcept {
+  int64_t piece_end = 0;
+  for (const Piece& piece : p.pieces) {
+    piece_end += piece.rows;
+    if (i < piece_end) return {0, piece.keys - 1 - (piece.causal ? piece_end - 1 - i : 0)};
+  }
   const int64_t diagonal = i + (item.keys - item.rows);
   const int64_t right = p.causal ? 0 : p.window.right;
   KeyRange range{0, item.keys - 1};

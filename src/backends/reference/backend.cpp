@@ -21,6 +21,7 @@ std::optional<Reason> needs_cpu(const DeviceFacts& facts) {
 
 constexpr Instance kInstances[] = {{.name = "f64",
                                     .path = "cpu.reference",
+                                    .piecewise = true,
                                     .compute_qk = "f64",
                                     .compute_pv = "f64",
                                     .device = needs_cpu}};

@@ -258,6 +258,7 @@ struct Call {
     p.out = out.data();
     p.out_batch = out_strides[0], p.out_seq = out_strides[1], p.out_head = out_strides[2];
     p.lse = lse.data();
+    p.lse_rows = seq_q;
     if (packed()) {
       p.cu_seqlens_q = cu_q.data(), p.cu_seqlens_kv = cu_kv.data();
       p.documents = static_cast<int64_t>(cu_q.size()) - 1;
