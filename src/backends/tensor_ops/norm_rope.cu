@@ -7,7 +7,7 @@
 namespace fovea::tensor_ops {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kAhead = 4;  // loads of a thread on their way at once
 
 /// A thread block takes `heads` heads of one token: their elements, times the weight, stay in
 /// shared memory between the sum of squares and the rotation, which may need a partner far away.
@@ -26,26 +26,37 @@ __global__ void __launch_bounds__(kThreads)
   T* out = static_cast<T*>(job.out.data) + b * job.out.batch + s * job.out.seq;
 
   float own_squares = 0.f;
-  for (int at = threadIdx.x; at < work; at += kThreads) {
-    const int head = at / chunks, column = (at - head * chunks) * kCount;
-    const Pack<T, kCount> pack = load<kCount>(x + (first + head) * job.x.head + column);
-    float y[kCount], sum = 0.f;
+  for (int base = threadIdx.x; base < work; base += kAhead * kThreads) {
+    Pack<T, kCount> pack[kAhead];
 #pragma unroll
-    for (int e = 0; e < kCount; e++) {
-      y[e] = widen(pack.element[e]);
-      sum = fmaf(y[e], y[e], sum);
+    for (int i = 0; i < kAhead; i++) {
+      const int at = base + i * kThreads, head = at / chunks,
+                column = (at - head * chunks) * kCount;
+      if (at < work) pack[i] = load<kCount>(x + (first + head) * job.x.head + column);
     }
-    if (job.weight) {
-      if (job.whole_token)
-        own_squares += sum;
-      else
-        squares[at] = sum;
-      const int from = (job.whole_token ? (first + head) * job.dim : 0) + column;
-      const Pack<Weight, kCount> w = load<kCount>(static_cast<const Weight*>(job.weight) + from);
 #pragma unroll
-      for (int e = 0; e < kCount; e++) y[e] *= widen(w.element[e]);
+    for (int i = 0; i < kAhead; i++) {
+      const int at = base + i * kThreads, head = at / chunks,
+                column = (at - head * chunks) * kCount;
+      if (at >= work) break;
+      float y[kCount], sum = 0.f;
+#pragma unroll
+      for (int e = 0; e < kCount; e++) {
+        y[e] = widen(pack[i].element[e]);
+        sum = fmaf(y[e], y[e], sum);
+      }
+      if (job.weight) {
+        if (job.whole_token)
+          own_squares += sum;
+        else
+          squares[at] = sum;
+        const int from = (job.whole_token ? (first + head) * job.dim : 0) + column;
+        const Pack<Weight, kCount> w = load<kCount>(static_cast<const Weight*>(job.weight) + from);
+#pragma unroll
+        for (int e = 0; e < kCount; e++) y[e] *= widen(w.element[e]);
+      }
+      store(values + at * kCount, y);
     }
-    store(values + at * kCount, y);
   }
   if (job.whole_token) squares[threadIdx.x] = own_squares;
   __syncthreads();
