@@ -37,6 +37,8 @@ struct Receipt {
   bool scheduled_dense = false;  // a sparse schedule asked for a dense step; not a fallback
   CompilationMode compilation_mode = CompilationMode::eager_only;
   size_t workspace_bytes = 0;
+  // Why a better kernel family of the same name did not take the problem; not a fallback.
+  std::vector<Reason> dispatch;
   std::optional<Fallback> fallback;
 };
 

@@ -53,7 +53,7 @@ struct NormRope {
 // y = x / sqrt(mean(x^2) + epsilon) * weight, then for the first R columns, with pair (a, b) number
 // i of token s:  (a cos_i - b sin_i, a sin_i + b cos_i). x and out: [B,S,H,D] in `layout`, f32, f16
 // or bf16, one dtype, all strides but the last axis free; `out` may be `x`. Computed in float32.
-// CUDA: with NormAxis::token H * D is at most 10240.
+// CUDA: D is at most 5120, and with NormAxis::token H * D at most 10240.
 FOVEA_API Status norm_rope(const TensorView& x, const NormRope& what, const TensorView& out,
                            Layout layout = Layout::bshd, Stream stream = {});
 

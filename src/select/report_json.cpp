@@ -78,6 +78,7 @@ Json receipt(const Receipt& r) {
           {"scheduled_dense", r.scheduled_dense},
           {"compilation_mode", name(r.compilation_mode)},
           {"workspace_bytes", r.workspace_bytes},
+          {"dispatch", reasons(r.dispatch)},
           {"fallback", std::move(fallback)}};
 }
 

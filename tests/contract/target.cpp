@@ -8,6 +8,8 @@
 
 #include "fovea/executor.hpp"
 #include "src/backends/cpu_flash/backend.hpp"
+#include "src/backends/cuda_sdpa/backend.hpp"
+#include "src/backends/flash_sm80/backend.hpp"
 #include "src/backends/flash_sm90/backend.hpp"
 #include "src/backends/reference/backend.hpp"
 #include "src/cuda_device/device_tensors.hpp"
@@ -104,6 +106,9 @@ struct CudaBackend {
 };
 constexpr CudaBackend kCudaBackends[] = {
     {"cuda_flash_sm90", backend::FLASH_ATTN_3, backends::make_flash_sm90_backend, kBF16},
+    {"cuda_flash_sm80", backend::FLASH_ATTN_2, backends::make_flash_sm80_backend, kBF16},
+    {"cuda_flash_sm80_f32", backend::FLASH_ATTN_2, backends::make_flash_sm80_backend, kF32},
+    {"cuda_sdpa", backend::TORCH_SDPA, backends::make_cuda_sdpa_backend, kF32},
 };
 
 void add_cuda_targets(std::vector<Target>& out) {

@@ -202,7 +202,9 @@ void norm_case(DType dtype, DType weight_type, int64_t heads, int64_t dim, int64
   const bool ok = ran(norm_rope(x.host, host, to.host, layout), what) &&
                   ran(norm_rope(x.device, device, to.device, layout), what);
   const double worst = to.difference();
-  expect(ok && worst < 2 * tolerance(dtype), what, worst, 2 * tolerance(dtype));
+  // Terms of a rotation reach 50 and may cancel.
+  const double bound = dtype == kF32 ? 2e-5 : 2 * tolerance(dtype);
+  expect(ok && worst < bound, what, worst, bound);
 }
 
 void repack_case(DType dtype, int64_t dim, int64_t gap, bool bhsd) {

@@ -63,6 +63,7 @@ Fields run_fields(const RunReport& report) {
                                        : report.source);
   fields.emplace_back("path", text::concat(receipt.path, ", instance ", receipt.instance, ", by ",
                                            receipt.provider));
+  if (!receipt.dispatch.empty()) fields.emplace_back("chosen since", sentence(receipt.dispatch));
   fields.emplace_back("device", text::concat(receipt.device, ", ", report.threads,
                                              report.threads == 1 ? " thread" : " threads"));
   fields.emplace_back("compute", text::concat("qk ", receipt.compute_qk, ", pv ",

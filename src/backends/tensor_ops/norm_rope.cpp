@@ -124,13 +124,14 @@ Status norm_on_device(const Work& w, const NormRope& what, Stream stream) {
   job.out = data_of(w.out);
   job.weight = norm ? what.weight.data : nullptr;
   job.whole_token = norm && what.norm == NormAxis::token;
-  if (w.x.dim > NormRopeJob::kMaxToken ||
+  if (w.x.dim > NormRopeJob::kMaxToken / 2 ||
       (job.whole_token && w.x.heads * w.x.dim > NormRopeJob::kMaxToken))
-    return Error{ErrorCode::unsupported,
-                 text::concat("norm_rope: ", w.x.heads, " heads of ", w.x.dim,
-                              " elements; a norm over all of a token takes at most ",
-                              NormRopeJob::kMaxToken, " on a GPU"),
-                 {}};
+    return Error{
+        ErrorCode::unsupported,
+        text::concat("norm_rope: ", w.x.heads, " heads of ", w.x.dim,
+                     " elements; on a GPU a head takes at most ", NormRopeJob::kMaxToken / 2,
+                     ", and a norm over all of a token ", NormRopeJob::kMaxToken),
+        {}};
   job.epsilon = static_cast<float>(what.epsilon);
   job.cos = static_cast<const float*>(w.cos.data);
   job.sin = static_cast<const float*>(w.sin.data);

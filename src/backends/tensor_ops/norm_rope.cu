@@ -7,47 +7,64 @@
 namespace fovea::tensor_ops {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kAhead = 4;  // loads of a thread on their way at once
 
 /// A thread block takes `heads` heads of one token: their elements, times the weight, stay in
 /// shared memory between the sum of squares and the rotation, which may need a partner far away.
-///   values [heads * dim], squares [heads * dim / kCount], scales [heads]
+///   values [heads * dim], scales [heads],
+///   squares [kThreads] for a whole token, else [heads * dim / kCount]
 template <class T, class Weight, int kCount>
 __global__ void __launch_bounds__(kThreads)
     norm_rope_kernel(const __grid_constant__ NormRopeJob job, int heads) {
   extern __shared__ __align__(16) float values[];
   const int first = blockIdx.z * heads, here = min(heads, job.heads - first);
   const int chunks = job.dim / kCount, work = here * chunks;
-  float* squares = values + heads * job.dim;
-  float* scales = squares + heads * chunks;
+  float* scales = values + heads * job.dim;
+  float* squares = scales + heads;
   const int64_t s = blockIdx.x, b = blockIdx.y;
   const T* x = static_cast<const T*>(job.x.data) + b * job.x.batch + s * job.x.seq;
   T* out = static_cast<T*>(job.out.data) + b * job.out.batch + s * job.out.seq;
 
-  for (int at = threadIdx.x; at < work; at += kThreads) {
-    const int head = at / chunks, column = (at - head * chunks) * kCount;
-    const Pack<T, kCount> pack = load<kCount>(x + (first + head) * job.x.head + column);
-    float y[kCount], sum = 0.f;
+  float own_squares = 0.f;
+  for (int base = threadIdx.x; base < work; base += kAhead * kThreads) {
+    Pack<T, kCount> pack[kAhead];
 #pragma unroll
-    for (int e = 0; e < kCount; e++) {
-      y[e] = widen(pack.element[e]);
-      sum = fmaf(y[e], y[e], sum);
+    for (int i = 0; i < kAhead; i++) {
+      const int at = base + i * kThreads, head = at / chunks,
+                column = (at - head * chunks) * kCount;
+      if (at < work) pack[i] = load<kCount>(x + (first + head) * job.x.head + column);
     }
-    if (job.weight) {
-      squares[at] = sum;
-      const int from = (job.whole_token ? (first + head) * job.dim : 0) + column;
-      const Pack<Weight, kCount> w = load<kCount>(static_cast<const Weight*>(job.weight) + from);
 #pragma unroll
-      for (int e = 0; e < kCount; e++) y[e] *= widen(w.element[e]);
+    for (int i = 0; i < kAhead; i++) {
+      const int at = base + i * kThreads, head = at / chunks,
+                column = (at - head * chunks) * kCount;
+      if (at >= work) break;
+      float y[kCount], sum = 0.f;
+#pragma unroll
+      for (int e = 0; e < kCount; e++) {
+        y[e] = widen(pack[i].element[e]);
+        sum = fmaf(y[e], y[e], sum);
+      }
+      if (job.weight) {
+        if (job.whole_token)
+          own_squares += sum;
+        else
+          squares[at] = sum;
+        const int from = (job.whole_token ? (first + head) * job.dim : 0) + column;
+        const Pack<Weight, kCount> w = load<kCount>(static_cast<const Weight*>(job.weight) + from);
+#pragma unroll
+        for (int e = 0; e < kCount; e++) y[e] *= widen(w.element[e]);
+      }
+      store(values + at * kCount, y);
     }
-    store(values + at * kCount, y);
   }
+  if (job.whole_token) squares[threadIdx.x] = own_squares;
   __syncthreads();
   if (job.weight) {
     if (job.whole_token) {  // the block holds the whole token
       if (threadIdx.x < 32) {
         float sum = 0.f;
-        for (int at = threadIdx.x; at < work; at += 32) sum += squares[at];
+        for (int i = threadIdx.x; i < kThreads; i += 32) sum += squares[i];
         for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
         const float scale = rsqrtf(sum / static_cast<float>(here * job.dim) + job.epsilon);
         for (int head = threadIdx.x; head < here; head += 32) scales[head] = scale;
@@ -106,10 +123,12 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, class Weight, int kCount>
 void enqueue(const NormRopeJob& job, CUstream_st* stream) {
-  const int most = NormRopeJob::kMaxToken / job.dim;
+  constexpr int kSharedFloats = 12000;  // what every GPU has without asking
+  const int most = kSharedFloats / (job.dim + 1 + job.dim / kCount);
   const int heads = job.whole_token ? job.heads : std::min(job.heads, most);
   const dim3 grid(job.seq, job.batch, (job.heads + heads - 1) / heads);
-  const std::size_t bytes = sizeof(float) * heads * (job.dim + job.dim / kCount + 1);
+  const int squares = job.whole_token ? kThreads : heads * (job.dim / kCount);
+  const std::size_t bytes = sizeof(float) * (heads * (job.dim + 1) + squares);
   norm_rope_kernel<T, Weight, kCount><<<grid, kThreads, bytes, stream>>>(job, heads);
 }
 

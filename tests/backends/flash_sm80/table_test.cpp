@@ -151,5 +151,35 @@ TEST(FlashDispatch, TakesHopperThenAmpereKernels) {
         << facts << ' ' << text;
 }
 
+// A problem that no family takes is refused with what the widest of them accepts.
+TEST(FlashDispatch, RefusesWithTheReasonsOfTheWidestFamily) {
+  const auto report = make_flash_backend()->resolve(
+      backend::FLASH_ATTN, problem("bf16 b1 h8 s512 d300"), nullptr, on("sm=90"));
+  ASSERT_EQ(report.support, SupportStatus::unsupported);
+  EXPECT_EQ(report.reasons.front().accepted, "1..256");
+}
+
+TEST(FlashDispatch, ReceiptsSayWhyTheHopperKernelDidNotRun) {
+  ExecutionContext context = on("sm=90");
+  context.local = true;
+  const auto flash = make_flash_backend();
+  const auto plan =
+      flash->plan(backend::FLASH_ATTN, problem("bf16 b1 h8 s512 d128 mask=bias"), nullptr, context);
+  if (!plan) {  // a build without CUDA
+    EXPECT_EQ(plan.error().code, ErrorCode::not_built);
+    return;
+  }
+  EXPECT_EQ((*plan)->receipt().path, "cuda.flash_sm80");
+  ASSERT_FALSE((*plan)->receipt().dispatch.empty());
+  EXPECT_EQ((*plan)->receipt().dispatch.front().code, ReasonCode::mask);
+  EXPECT_FALSE((*plan)->receipt().fallback.has_value());
+  // On another generation the Hopper kernel is no candidate.
+  context.facts = on("sm=80").facts;
+  const auto ampere =
+      flash->plan(backend::FLASH_ATTN, problem("bf16 b1 h8 s512 d128"), nullptr, context);
+  ASSERT_TRUE(ampere.has_value());
+  EXPECT_TRUE((*ampere)->receipt().dispatch.empty());
+}
+
 }  // namespace
 }  // namespace fovea::backends
