@@ -19,7 +19,7 @@
 namespace fovea::cpu_flash {
 namespace {
 
-constexpr int64_t kSeq = 4096;
+constexpr int64_t kSeq = 8192;
 
 struct Lists {
   std::vector<int32_t> counts, indices;
@@ -28,7 +28,7 @@ struct Lists {
 
 // The same number of blocks in every row, at random places, in ascending order.
 Lists random_lists(int64_t blocks, double density, unsigned seed) {
-  const auto kept = std::max<int64_t>(1, std::llround(density * static_cast<double>(blocks)));
+  const auto kept = static_cast<int64_t>(std::ceil(density * static_cast<double>(blocks)));
   Lists lists;
   lists.density = static_cast<double>(kept) / static_cast<double>(blocks);
   std::mt19937 engine(seed);
@@ -92,7 +92,7 @@ void compare(simd::Isa isa, FloatType dtype, int64_t head_dim) {
       const std::function<void()> sparse = prepared(call);
       sparse();
       std::vector<double> dense_ms, sparse_ms;
-      for (int i = 0; i < 7; ++i) {
+      for (int i = 0; i < 5; ++i) {
         dense_ms.push_back(once_ms(dense));
         sparse_ms.push_back(once_ms(sparse));
       }

@@ -36,6 +36,28 @@ struct Vec {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(x), 23));
   }
 
+  // One vector from its quads, and transposing 4 x 4 in each of them.
+  static FOVEA_INLINE Float join(const Quad (&x)[2]) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256((__m128)x[0]), (__m128)x[1], 1);
+  }
+  static FOVEA_INLINE void split(Float x, Quad (&quads)[2]) {
+    quads[0] = (Quad)_mm256_castps256_ps128(x);
+    quads[1] = (Quad)_mm256_extractf128_ps(x, 1);
+  }
+  static FOVEA_INLINE void transpose_quads(Float& a, Float& b, Float& c, Float& d) {
+    const Float ab_low = _mm256_unpacklo_ps(a, b), ab_high = _mm256_unpackhi_ps(a, b);
+    const Float cd_low = _mm256_unpacklo_ps(c, d), cd_high = _mm256_unpackhi_ps(c, d);
+    a = _mm256_shuffle_ps(ab_low, cd_low, 0x44);
+    b = _mm256_shuffle_ps(ab_low, cd_low, 0xee);
+    c = _mm256_shuffle_ps(ab_high, cd_high, 0x44);
+    d = _mm256_shuffle_ps(ab_high, cd_high, 0xee);
+  }
+  // The high half first.
+  static FOVEA_INLINE void store_halves(float* low, float* high, Float x) {
+    _mm_storeu_ps(high, _mm256_extractf128_ps(x, 1));
+    _mm_storeu_ps(low, _mm256_castps256_ps128(x));
+  }
+
   static FOVEA_INLINE Quad quad_from_f16(const void* p) {
     return (Quad)_mm_cvtph_ps(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
   }

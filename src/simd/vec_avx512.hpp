@@ -46,6 +46,33 @@ struct Avx512Vec {
   static FOVEA_INLINE Float fraction(Float x) { return _mm512_reduce_ps(x, 0x09); }
   static FOVEA_INLINE Float scale(Float p, Float x) { return _mm512_scalef_ps(p, x); }
 
+  // One vector from its quads, and transposing 4 x 4 in each of them.
+  static FOVEA_INLINE Float join(const Quad (&x)[4]) {
+    Float y = _mm512_castps128_ps512((__m128)x[0]);
+    y = _mm512_insertf32x4(y, (__m128)x[1], 1);
+    y = _mm512_insertf32x4(y, (__m128)x[2], 2);
+    return _mm512_insertf32x4(y, (__m128)x[3], 3);
+  }
+  static FOVEA_INLINE void split(Float x, Quad (&quads)[4]) {
+    quads[0] = (Quad)_mm512_castps512_ps128(x);
+    quads[1] = (Quad)_mm512_extractf32x4_ps(x, 1);
+    quads[2] = (Quad)_mm512_extractf32x4_ps(x, 2);
+    quads[3] = (Quad)_mm512_extractf32x4_ps(x, 3);
+  }
+  static FOVEA_INLINE void transpose_quads(Float& a, Float& b, Float& c, Float& d) {
+    const Float ab_low = _mm512_unpacklo_ps(a, b), ab_high = _mm512_unpackhi_ps(a, b);
+    const Float cd_low = _mm512_unpacklo_ps(c, d), cd_high = _mm512_unpackhi_ps(c, d);
+    a = _mm512_shuffle_ps(ab_low, cd_low, 0x44);
+    b = _mm512_shuffle_ps(ab_low, cd_low, 0xee);
+    c = _mm512_shuffle_ps(ab_high, cd_high, 0x44);
+    d = _mm512_shuffle_ps(ab_high, cd_high, 0xee);
+  }
+  // The high half first.
+  static FOVEA_INLINE void store_halves(float* low, float* high, Float x) {
+    _mm256_storeu_ps(high, _mm512_extractf32x8_ps(x, 1));
+    _mm256_storeu_ps(low, _mm512_castps512_ps256(x));
+  }
+
   static FOVEA_INLINE Quad quad_from_f16(const void* p) {
     return (Quad)_mm_cvtph_ps(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
   }

@@ -31,6 +31,15 @@ struct Vec {
   // 2^n for the integer whose biased form sits in the low bits of x.
   static FOVEA_INLINE Float exponent_from_low_bits(Float x) { return (Float)((QuadBits)x << 23); }
 
+  // One vector from its quads, and transposing 4 x 4 in each of them.
+  static FOVEA_INLINE Float join(const Quad (&x)[1]) { return (Float)x[0]; }
+  static FOVEA_INLINE void split(Float x, Quad (&quads)[1]) { quads[0] = (Quad)x; }
+  static FOVEA_INLINE void transpose_quads(Float& a, Float& b, Float& c, Float& d) {
+    Quad w = (Quad)a, x = (Quad)b, y = (Quad)c, z = (Quad)d;
+    quad_transpose(w, x, y, z);
+    a = (Float)w, b = (Float)x, c = (Float)y, d = (Float)z;
+  }
+
   static FOVEA_INLINE Quad quad_from_f16(const void* p) { return quad_from_f16_portable(p); }
   static FOVEA_INLINE QuadHalf quad_to_f16(Quad x) { return quad_to_f16_portable(x); }
 };

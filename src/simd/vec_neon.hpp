@@ -34,6 +34,15 @@ struct Vec {
     return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(x), 23));
   }
 
+  // One vector from its quads, and transposing 4 x 4 in each of them.
+  static FOVEA_INLINE Float join(const Quad (&x)[1]) { return (Float)x[0]; }
+  static FOVEA_INLINE void split(Float x, Quad (&quads)[1]) { quads[0] = (Quad)x; }
+  static FOVEA_INLINE void transpose_quads(Float& a, Float& b, Float& c, Float& d) {
+    Quad w = (Quad)a, x = (Quad)b, y = (Quad)c, z = (Quad)d;
+    quad_transpose(w, x, y, z);
+    a = (Float)w, b = (Float)x, c = (Float)y, d = (Float)z;
+  }
+
   static FOVEA_INLINE Quad quad_from_f16(const void* p) {
     return (Quad)vcvt_f32_f16(vld1_f16(static_cast<const float16_t*>(p)));
   }

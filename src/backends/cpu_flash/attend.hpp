@@ -17,29 +17,11 @@
 
 #include "src/backends/cpu_flash/mask_tile.hpp"
 #include "src/backends/cpu_flash/pack.hpp"
+#include "src/backends/cpu_flash/tile.hpp"
 #include "src/backends/cpu_flash/tile_multiply.hpp"
 #include "src/simd/exp2.hpp"
 
 namespace fovea::cpu_flash {
-
-struct Tile {
-  float* q = nullptr;    // [words of head_dim][lanes]
-  float* o = nullptr;    // [dim_v, whole register tiles][lanes]
-  float* max = nullptr;  // [lanes], log2 units
-  float* sum = nullptr;  // [lanes]
-  int64_t row = 0;       // first row within the segment
-  int64_t rows = 0;
-  int vectors = 0;
-  bool started = false;  // o holds something
-};
-
-// One block of packed keys as a tile reads it: keys begin..end-1.
-struct KeyRange {
-  const float* k = nullptr;
-  const float* v = nullptr;
-  int64_t begin = 0;  // a multiple of kTileRows
-  int64_t end = 0;
-};
 
 template <class P, int NR>
 struct TileAttention {
@@ -52,52 +34,42 @@ struct TileAttention {
   // contract allows for large scores.
   static constexpr int64_t kScoreRun = 64;
 
-  // One register tile of scores; `valid` of its keys exist.
+  // One register tile of scores, of whose keys `valid` exist: the scaled product and its terms, in
+  // place, and its maxima.
   template <bool kMasked>
   static FOVEA_INLINE void score_strip(const float* k, const float* q, int64_t words, int64_t valid,
                                        Float score_scale, const float* terms, float* scores,
                                        Float (&max)[NR]) {
-    Float acc[kRows][NR];
-    FOVEA_UNROLL for (int i = 0; i < kRows; ++i) {
-      FOVEA_UNROLL for (int r = 0; r < NR; ++r) acc[i][r] = V::set(0.f);
-    }
-    tile_multiply<P, NR>(acc, k, q, words < kScoreRun ? words : kScoreRun);
+    tile_multiply<P, NR, Finish::store>(k, q, words < kScoreRun ? words : kScoreRun, scores);
     for (int64_t done = kScoreRun; done < words; done += kScoreRun) {
-      Float run[kRows][NR];
-      FOVEA_UNROLL for (int i = 0; i < kRows; ++i) {
-        FOVEA_UNROLL for (int r = 0; r < NR; ++r) run[i][r] = V::set(0.f);
-      }
       const int64_t left = words - done;
-      tile_multiply<P, NR>(run, k + done * kRows, q + done * kLanes,
-                           left < kScoreRun ? left : kScoreRun);
-      FOVEA_UNROLL for (int i = 0; i < kRows; ++i) {
-        FOVEA_UNROLL for (int r = 0; r < NR; ++r) acc[i][r] = V::add(acc[i][r], run[i][r]);
-      }
+      tile_multiply<P, NR, Finish::add>(k + done * kRows, q + done * kLanes,
+                                        left < kScoreRun ? left : kScoreRun, scores);
     }
-    FOVEA_UNROLL for (int i = 0; i < kRows; ++i) {
-      if (i < valid) {
-        FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-          Float s = acc[i][r];
-          if constexpr (P::kGroup == 2) s = V::mul(s, score_scale);
-          if constexpr (kMasked) {
-            const Float term = V::load(terms + i * kLanes + r * V::kLanes);
-            const Float hidden = V::set(-kInfinity);
-            s = V::select(V::equal(term, hidden), hidden, V::add(s, term));
-          }
-          V::store(scores + i * kLanes + r * V::kLanes, s);
-          max[r] = V::max(max[r], s);
+    for (int64_t i = 0; i < valid; ++i) {
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+        float* const at = scores + i * kLanes + r * V::kLanes;
+        Float s = V::load(at);
+        if constexpr (P::kGroup == 2) s = V::mul(s, score_scale);
+        if constexpr (kMasked) {
+          const Float term = V::load(terms + i * kLanes + r * V::kLanes);
+          const Float hidden = V::set(-kInfinity);
+          s = V::select(V::equal(term, hidden), hidden, V::add(s, term));
         }
+        if constexpr (kMasked || P::kGroup == 2) V::store(at, s);
+        max[r] = V::max(max[r], s);
       }
     }
   }
 
   template <bool kMasked>
-  static FOVEA_INLINE void score_block(const Params& params, const Tile& tile, const KeyRange& keys,
+  static FOVEA_INLINE void score_block(const Params& params, Tile& tile, const KeyRange& keys,
                                        const float* terms, float* scores, Float (&max)[NR]) {
     const int64_t words = (params.head_dim + P::kGroup - 1) / P::kGroup;
     const Float score_scale = V::set(params.scale * kLog2E);
     int64_t p = keys.begin;
     for (; p + kRows <= keys.end; p += kRows) {
+      tile.fetch_ahead();
       score_strip<kMasked>(keys.k + p * words, tile.q, words, kRows, score_scale,
                            kMasked ? terms + p * kLanes : nullptr, scores + p * kLanes, max);
     }
@@ -134,25 +106,20 @@ struct TileAttention {
     }
   }
 
-  static FOVEA_INLINE void value_block(const Tile& tile, const KeyRange& keys, int64_t dim_v,
+  static FOVEA_INLINE void value_block(Tile& tile, const KeyRange& keys, int64_t dim_v,
                                        int64_t strip_floats, const float* probabilities,
-                                       const Float (&alpha)[NR]) {
+                                       const float* alpha) {
     const bool started = tile.started;
     const int64_t first = keys.begin / P::kGroup;
     const int64_t words = (keys.end + P::kGroup - 1) / P::kGroup - first;
     const float* v = keys.v + first * kRows;
     float* o = tile.o;
     for (int64_t d = 0; d < dim_v; d += kRows) {
-      Float acc[kRows][NR];
-      FOVEA_UNROLL for (int i = 0; i < kRows; ++i) {
-        FOVEA_UNROLL for (int r = 0; r < NR; ++r) acc[i][r] = V::set(0.f);
-      }
-      tile_multiply<P, NR>(acc, v, probabilities + first * kLanes, words);
-      FOVEA_UNROLL for (int i = 0; i < kRows; ++i) {
-        FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-          float* target = o + i * kLanes + r * V::kLanes;
-          V::store(target, started ? V::fma(alpha[r], V::load(target), acc[i][r]) : acc[i][r]);
-        }
+      tile.fetch_ahead();
+      if (started) {
+        tile_multiply<P, NR, Finish::rescale>(v, probabilities + first * kLanes, words, o, alpha);
+      } else {
+        tile_multiply<P, NR, Finish::store>(v, probabilities + first * kLanes, words, o);
       }
       v += strip_floats;
       o += kRows * kLanes;
@@ -218,7 +185,9 @@ struct TileAttention {
     if (select_values) {
       value_block_selected(tile, keys, params.dim_v, strip_floats, scores, terms, alpha);
     } else {
-      value_block(tile, keys, params.dim_v, strip_floats, scores, alpha);
+      alignas(64) float factors[kLanes];
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) V::store(factors + r * V::kLanes, alpha[r]);
+      value_block(tile, keys, params.dim_v, strip_floats, scores, factors);
     }
     tile.started = true;
   }
@@ -361,14 +330,19 @@ struct Superblock {
     }
   }
 
+  // The output of a tile that saw no key.
+  void clear_unstarted(const Tile& tile) {
+    if (tile.started) return;
+    const int64_t columns = (params.dim_v + V::kTileRows - 1) / V::kTileRows * V::kTileRows;
+    for (int64_t i = 0; i < columns * tile.vectors * V::kLanes; ++i) tile.o[i] = 0.f;
+  }
+
   void finish_tile(const Tile& tile) {
     const int64_t lanes = tile.vectors * V::kLanes;
-    if (!tile.started) {
-      for (int64_t i = 0; i < (params.dim_v + 3) / 4 * 4 * lanes; ++i) tile.o[i] = 0.f;
-    }
+    clear_unstarted(tile);
     const int64_t heads_offset =
         (segment.batch * params.heads_q + head_q) * params.lse_rows + segment.q_begin;
-    alignas(16) float inverse[64];
+    alignas(64) float inverse[64];
     for (int64_t i = 0; i < lanes; ++i) {
       const bool empty = tile.sum[i] == 0.f;
       inverse[i] = empty ? 0.f : 1.f / tile.sum[i];
@@ -384,14 +358,16 @@ struct Superblock {
     }
     switch (params.out_dtype) {
       case FloatType::f32:
-        store_rows<StoreF32>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o, inverse);
+        store_rows<V, StoreF32>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
+                                inverse);
         break;
       case FloatType::bf16:
-        store_rows<StoreBf16>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o, inverse);
+        store_rows<V, StoreBf16>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
+                                 inverse);
         break;
       case FloatType::f16:
-        store_rows<StoreF16<V>>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
-                                inverse);
+        store_rows<V, StoreF16<V>>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
+                                   inverse);
         break;
     }
   }
@@ -401,44 +377,59 @@ struct Superblock {
   }
 
   // With a single block of keys a tile does little between reading its queries and writing its
-  // outputs, so both are fetched while the tile before them computes.
+  // outputs: one tile after the other in the same panels, and memory fetched ahead.
   void run_single_block() {
-    const int64_t bytes = params.dtype == FloatType::f32 ? 4 : 2;
-    const int64_t out_bytes = params.out_dtype == FloatType::f32 ? 4 : 2;
-    const char* const q =
-        static_cast<const char*>(params.q.data) +
-        (segment.batch * params.q.batch + head_q * params.q.head + segment.q_begin * params.q.seq) *
-            bytes;
-    const char* const out = static_cast<const char*>(params.out) +
-                            (segment.batch * params.out_batch + head_q * params.out_head +
-                             segment.q_begin * params.out_seq) *
-                                out_bytes;
     for (int t = 0; t < num_tiles; ++t) {
       Tile& tile = tiles[t];
       begin_tile(tile);
-      for (int64_t i = tile.row; i < tile.row + tile.rows; ++i) {
-        prefetch_row<1>(out + i * params.out_seq * out_bytes, params.dim_v * out_bytes);
-        if (i + tile.rows >= segment.q_length) continue;
-        prefetch_row<0>(q + (i + tile.rows) * params.q.seq * bytes, params.head_dim * bytes);
-      }
+      fetch_ahead(tile, tile.row + tile.rows);
       if (num_blocks() == 1 && packed.info[0].count > 0) visit_tile(tile, 0);
       finish_tile(tile);
     }
   }
 
-  void run_dense(int64_t row, int64_t rows) {
-    const int64_t blocks = num_blocks();
-    int64_t first = 0, last = blocks - 1;
+  // Spreads the queries from row `next` on and the outputs of the tile over the strips of the
+  // block that follows.
+  void fetch_ahead(Tile& tile, int64_t next) {
+    const int64_t q_bytes = params.dtype == FloatType::f32 ? 4 : 2;
+    const int64_t out_bytes = params.out_dtype == FloatType::f32 ? 4 : 2;
+    const int64_t left = segment.q_length - next;
+    tile.next_q = {static_cast<const char*>(params.q.data) +
+                       (segment.batch * params.q.batch + head_q * params.q.head +
+                        (segment.q_begin + next) * params.q.seq) *
+                           q_bytes,
+                   params.q.seq * q_bytes, params.head_dim * q_bytes,
+                   left < 0           ? 0
+                   : left < tile.rows ? left
+                                      : tile.rows};
+    tile.out = {static_cast<const char*>(params.out) +
+                    (segment.batch * params.out_batch + head_q * params.out_head +
+                     (segment.q_begin + tile.row) * params.out_seq) *
+                        out_bytes,
+                params.out_seq * out_bytes, params.dim_v * out_bytes, tile.rows};
+    const int64_t strips = 1 + (geometry.block_keys + params.dim_v) / V::kTileRows;
+    tile.fetch_q = (tile.next_q.lines() + strips - 1) / strips;
+    tile.fetch_out = (tile.out.lines() + strips - 1) / strips;
+  }
+
+  // Blocks begin..end-1.
+  void run_dense(int64_t row, int64_t rows, int64_t begin, int64_t end) {
+    int64_t first = begin, last = end - 1;
     if (diagonal.bounded_low) {
       const int64_t key = row + diagonal.low;
-      if (key > 0) first = key / geometry.block_keys;
+      if (key / geometry.block_keys > first) first = key / geometry.block_keys;
     }
     if (diagonal.bounded_high) {
       const int64_t key = row + rows - 1 + diagonal.high;
       if (key < 0) return;
       if (key / geometry.block_keys < last) last = key / geometry.block_keys;
     }
-    for (int64_t block = first; block <= last; ++block) visit_block(block);
+    for (int64_t block = first; block <= last; ++block) {
+      if (block == last) {
+        for (int t = 0; t < num_tiles; ++t) fetch_ahead(tiles[t], tiles[t].row + rows);
+      }
+      visit_block(block);
+    }
   }
 
   void run_listed(int64_t row) {
@@ -454,8 +445,9 @@ struct Superblock {
 };
 
 template <class P>
-void attend(const Params& params, const Geometry& geometry, const Segment& segment, int64_t head_q,
-            int64_t row, int64_t rows, const PackedBlocks& packed, float* scratch) {
+FOVEA_INLINE Superblock<P> make_superblock(const Params& params, const Geometry& geometry,
+                                           const Segment& segment, int64_t head_q,
+                                           const PackedBlocks& packed, float* scratch) {
   Superblock<P> block{
       params, geometry, segment, head_q, packed, scratch, scratch + geometry.score_floats,
       {},     false,    {},      0};
@@ -469,7 +461,13 @@ void attend(const Params& params, const Geometry& geometry, const Segment& segme
   if (block.diagonal.bounded_low) block.diagonal.low = shift - params.left;
   if (block.diagonal.bounded_high) block.diagonal.high = shift + params.right;
   block.row_masks = params.num_masks > __builtin_popcount(geometry.key_masks);
+  return block;
+}
 
+template <class P>
+void attend(const Params& params, const Geometry& geometry, const Segment& segment, int64_t head_q,
+            int64_t row, int64_t rows, const PackedBlocks& packed, float* scratch) {
+  Superblock<P> block = make_superblock<P>(params, geometry, segment, head_q, packed, scratch);
   const bool single_block = params.blocks.counts == nullptr && block.num_blocks() <= 1;
   block.make_tiles(row, rows, single_block ? 0 : geometry.tile_floats,
                    scratch + 2 * geometry.score_floats);
@@ -478,9 +476,57 @@ void attend(const Params& params, const Geometry& geometry, const Segment& segme
   if (params.blocks.counts != nullptr) {
     block.run_listed(row);
   } else {
-    block.run_dense(row, rows);
+    block.run_dense(row, rows, 0, block.num_blocks());
   }
   for (int t = 0; t < block.num_tiles; ++t) block.finish_tile(block.tiles[t]);
+}
+
+template <class P>
+void attend_part(const Params& params, const Geometry& geometry, const Segment& segment,
+                 int64_t head_q, int64_t row, int64_t rows, const PackedBlocks& packed,
+                 int64_t first, int64_t end, float* scratch, float* part) {
+  Superblock<P> block = make_superblock<P>(params, geometry, segment, head_q, packed, scratch);
+  block.make_tiles(row, rows, 0, part);
+  Tile& tile = block.tiles[0];
+  block.begin_tile(tile);
+  const int64_t blocks = block.num_blocks();
+  block.run_dense(row, rows, first, end < blocks ? end : blocks);
+  block.clear_unstarted(tile);
+}
+
+template <class P>
+void merge(const Params& params, const Geometry& geometry, const Segment& segment, int64_t head_q,
+           int64_t row, int64_t rows, float* parts, int64_t count) {
+  using V = typename P::Vec;
+  using Float = typename V::Float;
+  Superblock<P> block = make_superblock<P>(params, geometry, segment, head_q, {}, parts);
+  block.make_tiles(row, rows, 0, parts);
+  Tile& tile = block.tiles[0];
+  tile.started = true;
+  const int64_t lanes = tile.vectors * V::kLanes;
+  const int64_t columns = (params.dim_v + V::kTileRows - 1) / V::kTileRows * V::kTileRows;
+  const Float minus_infinity = V::set(-kInfinity);
+  for (int64_t p = 1; p < count; ++p) {
+    const float* const part = parts + p * geometry.tile_floats;
+    const float* const part_o = part + (tile.o - tile.max);
+    for (int64_t lane = 0; lane < lanes; lane += V::kLanes) {
+      const Float max_a = V::load(tile.max + lane), max_b = V::load(part + lane);
+      const Float max = V::max(max_a, max_b);
+      const Float base = V::select(V::equal(max, minus_infinity), V::set(0.f), max);
+      const auto weight = [&](Float x) __attribute__((always_inline)) {
+        return V::select(V::equal(x, max), V::set(1.f), simd::exp2_nonpositive<V>(V::sub(x, base)));
+      };
+      const Float a = weight(max_a), b = weight(max_b);
+      V::store(tile.max + lane, max);
+      V::store(tile.sum + lane,
+               V::fma(a, V::load(tile.sum + lane), V::mul(b, V::load(part + lanes + lane))));
+      for (int64_t d = 0; d < columns; ++d) {
+        float* const o = tile.o + d * lanes + lane;
+        V::store(o, V::fma(a, V::load(o), V::mul(b, V::load(part_o + d * lanes + lane))));
+      }
+    }
+  }
+  block.finish_tile(tile);
 }
 
 template <class P>
@@ -495,6 +541,8 @@ constexpr KernelTable make_kernels(const char* name) {
   table.dot_dtype = P::kProducts;
   table.pack = pack_block<P>;
   table.attend = attend<P>;
+  table.attend_part = attend_part<P>;
+  table.merge = merge<P>;
   return table;
 }
 

@@ -15,6 +15,14 @@ constexpr int64_t kSuperblockBytes = int64_t{208} << 10;
 constexpr int64_t kMaxTiles = 8;
 // Work items per worker below which superblocks shrink.
 constexpr int64_t kItemsPerWorker = 6;
+// Packed bytes of a (batch item, kv head) pair that one worker packs and uses by itself, and how
+// many pairs per worker make that worthwhile.
+constexpr int64_t kOwnBytes = int64_t{640} << 10;
+constexpr int64_t kUnitsPerWorker = 4;
+// Few rows against many keys: the keys are divided too, so that there are about this many work
+// items of at least so many blocks. Nothing here depends on the workers, so results do not either.
+constexpr int64_t kSplitItems = 64;
+constexpr int64_t kMinSplitBlocks = 2;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -66,11 +74,18 @@ struct Layout {
   int64_t item_rows = 0;  // query rows per work item
   int64_t q_slots = 0;    // work items per query head of a unit
   int64_t heads_per_kv = 1;
-  // Workspace: infos, K blocks, V blocks, then one scratch area per worker.
+  int64_t splits = 1;      // parts of the keys per work item
+  bool own_units = false;  // a worker packs a unit, uses it and forgets it
+  // Workspace: infos, K blocks, V blocks, parts, then one scratch area per worker. With own_units
+  // the first three are per worker.
   int64_t info_bytes = 0;
   int64_t k_bytes = 0;
   int64_t v_bytes = 0;
+  int64_t part_bytes = 0;
   int64_t worker_bytes = 0;
+
+  int64_t unit_areas(int workers) const { return own_units ? workers : units_in_flight; }
+  int64_t packed_bytes() const { return info_bytes + k_bytes + v_bytes; }
 };
 
 int64_t block_keys(const Params& params) {
@@ -114,11 +129,24 @@ Layout make_layout(const Params& params, const KernelTable& kernels, int workers
   const int64_t segments = layout.packed ? params.documents : params.batch;
   layout.kv_slots = Slots(params.cu_seqlens_kv, segments, params.seq_kv, g.block_keys).count();
 
+  const int64_t info = layout.kv_slots * static_cast<int64_t>(sizeof(BlockInfo));
+  const int64_t unit_bytes =
+      info + layout.kv_slots * (g.k_block_floats + g.v_block_floats) * int64_t{4};
+  layout.own_units =
+      !layout.packed && layout.units >= kUnitsPerWorker * workers && unit_bytes <= kOwnBytes;
+
   int64_t tiles = std::clamp<int64_t>(kSuperblockBytes / (g.tile_floats * 4), 2, kMaxTiles);
   const auto items = [&](int64_t rows) {
     return layout.units * layout.heads_per_kv * ceil_div(params.seq_q, rows);
   };
-  while (tiles > 1 && items(tiles * lanes) < kItemsPerWorker * workers) tiles /= 2;
+  while (tiles > 1 && !layout.own_units && items(tiles * lanes) < kItemsPerWorker * workers) {
+    tiles /= 2;
+  }
+  if (!layout.packed && params.blocks.counts == nullptr && items(lanes) < kSplitItems) {
+    const int64_t wanted = ceil_div(kSplitItems, std::max<int64_t>(items(lanes), 1));
+    layout.splits = std::clamp<int64_t>(layout.kv_slots / kMinSplitBlocks, 1, wanted);
+    if (layout.splits > 1) tiles = 1, layout.own_units = false;
+  }
   layout.item_rows = tiles * lanes;
   if (params.blocks.counts != nullptr) {
     layout.item_rows = params.blocks.block_q;
@@ -127,16 +155,16 @@ Layout make_layout(const Params& params, const KernelTable& kernels, int workers
   g.tiles = static_cast<int32_t>(tiles);
   layout.q_slots = Slots(params.cu_seqlens_q, segments, params.seq_q, layout.item_rows).count();
 
-  const int64_t info = layout.kv_slots * static_cast<int64_t>(sizeof(BlockInfo));
-  const int64_t unit_bytes =
-      info + layout.kv_slots * (g.k_block_floats + g.v_block_floats) * int64_t{4};
   layout.units_in_flight = std::clamp<int64_t>(kPackedBytes / std::max<int64_t>(unit_bytes, 1), 1,
                                                std::max<int64_t>(layout.units, 1));
-  layout.info_bytes = round_up(info * layout.units_in_flight, kAlignment);
-  layout.k_bytes =
-      round_up(layout.units_in_flight * layout.kv_slots * g.k_block_floats * 4, kAlignment);
-  layout.v_bytes =
-      round_up(layout.units_in_flight * layout.kv_slots * g.v_block_floats * 4, kAlignment);
+  const int64_t blocks = layout.unit_areas(workers) * layout.kv_slots;
+  layout.info_bytes = round_up(blocks * static_cast<int64_t>(sizeof(BlockInfo)), kAlignment);
+  layout.k_bytes = round_up(blocks * g.k_block_floats * 4, kAlignment);
+  layout.v_bytes = round_up(blocks * g.v_block_floats * 4, kAlignment);
+  if (layout.splits > 1) {
+    layout.part_bytes = layout.units_in_flight * layout.heads_per_kv * layout.q_slots *
+                        layout.splits * g.tile_floats * 4;
+  }
   layout.worker_bytes = round_up((2 * g.score_floats + tiles * g.tile_floats) * 4, kAlignment);
   return layout;
 }
@@ -179,62 +207,152 @@ const KernelTable* find_kernels(simd::Isa isa, FloatType dtype) noexcept {
 
 size_t workspace_bytes(const Params& params, const KernelTable& kernels, int workers) noexcept {
   const Layout layout = make_layout(params, kernels, workers);
-  return static_cast<size_t>(layout.info_bytes + layout.k_bytes + layout.v_bytes +
+  return static_cast<size_t>(layout.packed_bytes() + layout.part_bytes +
                              layout.worker_bytes * workers);
 }
+
+namespace {
+
+// One call: where its pieces lie in the workspace, and the work items over them.
+class Call {
+ public:
+  Call(const Params& params, const KernelTable& kernels, void* workspace, int workers)
+      : params_(params),
+        kernels_(kernels),
+        layout_(make_layout(params, kernels, workers)),
+        kv_slots_(params.cu_seqlens_kv, segments(), params.seq_kv, layout_.geometry.block_keys),
+        q_slots_(params.cu_seqlens_q, segments(), params.seq_q, layout_.item_rows) {
+    char* const memory = static_cast<char*>(workspace);
+    infos_ = reinterpret_cast<BlockInfo*>(memory);
+    k_blocks_ = reinterpret_cast<float*>(memory + layout_.info_bytes);
+    v_blocks_ = reinterpret_cast<float*>(memory + layout_.info_bytes + layout_.k_bytes);
+    parts_ = reinterpret_cast<float*>(memory + layout_.packed_bytes());
+    scratch_ = memory + layout_.packed_bytes() + layout_.part_bytes;
+  }
+
+  void run(Executor& executor) const {
+    if (layout_.own_units) {
+      executor.parallel_for(layout_.units, [&](int64_t unit, int worker) {
+        for (int64_t slot = 0; slot < layout_.kv_slots; ++slot) pack(unit, worker, slot);
+        for (int64_t item = 0; item < items_per_unit(); ++item) attend(unit, worker, item, worker);
+      });
+      return;
+    }
+    for (int64_t first = 0; first < layout_.units; first += layout_.units_in_flight) {
+      const int64_t units = std::min(layout_.units_in_flight, layout_.units - first);
+      executor.parallel_for(units * layout_.kv_slots, [&](int64_t index, int) {
+        const int64_t area = index / layout_.kv_slots;
+        pack(first + area, area, index % layout_.kv_slots);
+      });
+      const int64_t items = items_per_unit();
+      if (layout_.splits == 1) {
+        executor.parallel_for(units * items, [&](int64_t index, int worker) {
+          attend(first + index / items, index / items, index % items, worker);
+        });
+        continue;
+      }
+      executor.parallel_for(units * items * layout_.splits, [&](int64_t index, int worker) {
+        const int64_t item = index / layout_.splits;
+        attend_part(first + item / items, item / items, item % items, index % layout_.splits,
+                    worker);
+      });
+      executor.parallel_for(units * items, [&](int64_t index, int) {
+        merge(first + index / items, index / items, index % items);
+      });
+    }
+  }
+
+ private:
+  int64_t segments() const { return layout_.packed ? params_.documents : params_.batch; }
+  int64_t items_per_unit() const { return layout_.heads_per_kv * layout_.q_slots; }
+  float* scratch(int worker) const {
+    return reinterpret_cast<float*>(scratch_ + worker * layout_.worker_bytes);
+  }
+
+  // Packs one block of a unit into the blocks of `area`.
+  void pack(int64_t unit, int64_t area, int64_t slot) const {
+    const Geometry& g = layout_.geometry;
+    const int64_t document = layout_.packed ? kv_slots_.segment(slot) : 0;
+    const Segment segment = layout_.packed ? document_segment(params_, document)
+                                           : padded_segment(params_, unit / params_.heads_kv);
+    const int64_t block = slot - kv_slots_.first(document);
+    if (block * g.block_keys >= segment.kv_length) return;
+    const int64_t at = area * layout_.kv_slots + slot;
+    kernels_.pack(params_, g, segment, unit % params_.heads_kv, block,
+                  k_blocks_ + at * g.k_block_floats, v_blocks_ + at * g.v_block_floats,
+                  infos_ + at);
+  }
+
+  // What a work item of a unit computes.
+  struct Item {
+    Segment segment;
+    int64_t head_q = 0;
+    int64_t row = 0;
+    int64_t rows = 0;  // at most 0: nothing
+    PackedBlocks packed;
+  };
+  Item item(int64_t unit, int64_t area, int64_t index) const {
+    const Geometry& g = layout_.geometry;
+    const int64_t slot = index % layout_.q_slots;
+    const int64_t document = layout_.packed ? q_slots_.segment(slot) : 0;
+    Item item;
+    item.segment = layout_.packed ? document_segment(params_, document)
+                                  : padded_segment(params_, unit / params_.heads_kv);
+    item.head_q = unit % params_.heads_kv * layout_.heads_per_kv + index / layout_.q_slots;
+    item.row = (slot - q_slots_.first(document)) * layout_.item_rows;
+    item.rows = std::min(layout_.item_rows, item.segment.q_length - item.row);
+    const int64_t block = area * layout_.kv_slots + kv_slots_.first(document);
+    item.packed = {k_blocks_ + block * g.k_block_floats, v_blocks_ + block * g.v_block_floats,
+                   infos_ + block};
+    return item;
+  }
+
+  void attend(int64_t unit, int64_t area, int64_t index, int worker) const {
+    const Item work = item(unit, area, index);
+    if (work.rows <= 0) return;
+    kernels_.attend(params_, layout_.geometry, work.segment, work.head_q, work.row, work.rows,
+                    work.packed, scratch(worker));
+  }
+
+  float* parts(int64_t area, int64_t index) const {
+    return parts_ +
+           (area * items_per_unit() + index) * layout_.splits * layout_.geometry.tile_floats;
+  }
+
+  void attend_part(int64_t unit, int64_t area, int64_t index, int64_t part, int worker) const {
+    const Item work = item(unit, area, index);
+    if (work.rows <= 0) return;
+    kernels_.attend_part(params_, layout_.geometry, work.segment, work.head_q, work.row, work.rows,
+                         work.packed, layout_.kv_slots * part / layout_.splits,
+                         layout_.kv_slots * (part + 1) / layout_.splits, scratch(worker),
+                         parts(area, index) + part * layout_.geometry.tile_floats);
+  }
+
+  void merge(int64_t unit, int64_t area, int64_t index) const {
+    const Item work = item(unit, area, index);
+    if (work.rows <= 0) return;
+    kernels_.merge(params_, layout_.geometry, work.segment, work.head_q, work.row, work.rows,
+                   parts(area, index), layout_.splits);
+  }
+
+  const Params& params_;
+  const KernelTable& kernels_;
+  const Layout layout_;
+  const Slots kv_slots_;
+  const Slots q_slots_;
+  BlockInfo* infos_ = nullptr;
+  float* k_blocks_ = nullptr;
+  float* v_blocks_ = nullptr;
+  float* parts_ = nullptr;
+  char* scratch_ = nullptr;
+};
+
+}  // namespace
 
 void run(const Params& params, const KernelTable& kernels, void* workspace,
          Executor& executor) noexcept {
   if (params.heads_q == 0 || params.seq_q == 0) return;
-  const Layout layout = make_layout(params, kernels, executor.workers());
-  const Geometry& g = layout.geometry;
-  const int64_t segments = layout.packed ? params.documents : params.batch;
-  const Slots kv_slots(params.cu_seqlens_kv, segments, params.seq_kv, g.block_keys);
-  const Slots q_slots(params.cu_seqlens_q, segments, params.seq_q, layout.item_rows);
-
-  char* memory = static_cast<char*>(workspace);
-  BlockInfo* const infos = reinterpret_cast<BlockInfo*>(memory);
-  float* const k_blocks = reinterpret_cast<float*>(memory + layout.info_bytes);
-  float* const v_blocks = reinterpret_cast<float*>(memory + layout.info_bytes + layout.k_bytes);
-  char* const scratch = memory + layout.info_bytes + layout.k_bytes + layout.v_bytes;
-
-  for (int64_t first = 0; first < layout.units; first += layout.units_in_flight) {
-    const int64_t units = std::min(layout.units_in_flight, layout.units - first);
-
-    executor.parallel_for(units * layout.kv_slots, [&](int64_t index, int) {
-      const int64_t unit = first + index / layout.kv_slots;
-      const int64_t slot = index % layout.kv_slots;
-      const int64_t document = layout.packed ? kv_slots.segment(slot) : 0;
-      const Segment segment = layout.packed ? document_segment(params, document)
-                                            : padded_segment(params, unit / params.heads_kv);
-      const int64_t block = slot - kv_slots.first(document);
-      if (block * g.block_keys >= segment.kv_length) return;
-      kernels.pack(params, g, segment, unit % params.heads_kv, block,
-                   k_blocks + index * g.k_block_floats, v_blocks + index * g.v_block_floats,
-                   infos + index);
-    });
-
-    const int64_t items_per_unit = layout.heads_per_kv * layout.q_slots;
-    executor.parallel_for(units * items_per_unit, [&](int64_t index, int worker) {
-      const int64_t local = index / items_per_unit;
-      const int64_t unit = first + local;
-      const int64_t head_kv = unit % params.heads_kv;
-      const int64_t head_q =
-          head_kv * layout.heads_per_kv + index % items_per_unit / layout.q_slots;
-      const int64_t slot = index % layout.q_slots;
-      const int64_t document = layout.packed ? q_slots.segment(slot) : 0;
-      const Segment segment = layout.packed ? document_segment(params, document)
-                                            : padded_segment(params, unit / params.heads_kv);
-      const int64_t row = (slot - q_slots.first(document)) * layout.item_rows;
-      if (row >= segment.q_length) return;
-      const int64_t block = local * layout.kv_slots + kv_slots.first(document);
-      const PackedBlocks packed{k_blocks + block * g.k_block_floats,
-                                v_blocks + block * g.v_block_floats, infos + block};
-      kernels.attend(params, g, segment, head_q, row,
-                     std::min(layout.item_rows, segment.q_length - row), packed,
-                     reinterpret_cast<float*>(scratch + worker * layout.worker_bytes));
-    });
-  }
+  Call(params, kernels, workspace, executor.workers()).run(executor);
 }
 
 }  // namespace fovea::cpu_flash

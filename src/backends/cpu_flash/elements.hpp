@@ -61,35 +61,40 @@ FOVEA_INLINE Quad load_partial(const typename L::Element* p, int64_t n) {
   return L::load(buffer);
 }
 
-// Writes four rows as columns: word c of row i goes to target[c * stride + i].
-template <class L, bool kScaled>
-FOVEA_INLINE void pack_columns(const typename L::Element* const (&rows)[4], int64_t elements,
-                               Quad factor, float* target, int64_t stride) {
+// Reads as many rows as a vector has lanes and calls store(word, vector) for every word of them:
+// lane i of the vector is the word of row i.
+template <class V, class L, bool kScaled, class Store>
+FOVEA_INLINE void rows_to_columns(const typename L::Element* const (&rows)[V::kLanes],
+                                  int64_t elements, typename V::Float factor, Store&& store) {
+  using Float = typename V::Float;
+  constexpr int kQuads = V::kLanes / 4;
   constexpr int64_t kStep = 4 * L::kPerWord;
-  const typename L::Element* const r0 = rows[0];
-  const typename L::Element* const r1 = rows[1];
-  const typename L::Element* const r2 = rows[2];
-  const typename L::Element* const r3 = rows[3];
-  int64_t e = 0;
-  for (; e + kStep <= elements; e += kStep) {
-    Quad x0 = L::load(r0 + e), x1 = L::load(r1 + e), x2 = L::load(r2 + e), x3 = L::load(r3 + e);
-    if constexpr (kScaled) x0 *= factor, x1 *= factor, x2 *= factor, x3 *= factor;
-    simd::quad_transpose(x0, x1, x2, x3);
-    simd::quad_store(target, x0);
-    simd::quad_store(target + stride, x1);
-    simd::quad_store(target + 2 * stride, x2);
-    simd::quad_store(target + 3 * stride, x3);
-    target += 4 * stride;
+  struct Columns {
+    Float x[4];
+  };
+  const auto columns = [&](auto load) __attribute__((always_inline)) {
+    Columns four;
+    FOVEA_UNROLL for (int j = 0; j < 4; ++j) {
+      Quad quads[kQuads];
+      FOVEA_UNROLL for (int i = 0; i < kQuads; ++i) quads[i] = load(rows[4 * i + j]);
+      four.x[j] = V::join(quads);
+      if constexpr (kScaled) four.x[j] = V::mul(four.x[j], factor);
+    }
+    V::transpose_quads(four.x[0], four.x[1], four.x[2], four.x[3]);
+    return four;
+  };
+  int64_t e = 0, word = 0;
+  for (; e + kStep <= elements; e += kStep, word += 4) {
+    const Columns whole = columns([&](const typename L::Element* row)
+                                      __attribute__((always_inline)) { return L::load(row + e); });
+    FOVEA_UNROLL for (int c = 0; c < 4; ++c) store(word + c, whole.x[c]);
   }
   if (e == elements) return;
-  Quad x[4];
-  FOVEA_UNROLL for (int i = 0; i < 4; ++i) {
-    x[i] = load_partial<L>(rows[i] + e, elements - e);
-    if constexpr (kScaled) x[i] *= factor;
-  }
-  simd::quad_transpose(x[0], x[1], x[2], x[3]);
+  const Columns part = columns([&](const typename L::Element* row) __attribute__((always_inline)) {
+    return load_partial<L>(row + e, elements - e);
+  });
   const int64_t words = (elements - e + L::kPerWord - 1) / L::kPerWord;
-  for (int64_t i = 0; i < words; ++i) simd::quad_store(target + i * stride, x[i]);
+  for (int64_t c = 0; c < words; ++c) store(word + c, part.x[c]);
 }
 
 // ---- masks: an element becomes a term of the score in units of log2, -infinity hides ----

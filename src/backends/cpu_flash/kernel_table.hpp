@@ -64,6 +64,14 @@ struct KernelTable {
   void (*attend)(const Params& params, const Geometry& geometry, const Segment& segment,
                  int64_t head_q, int64_t row, int64_t rows, const PackedBlocks& packed,
                  float* scratch) = nullptr;
+  // The same rows, of one tile, over the blocks first..end-1 only; what it finds is left in `part`,
+  // geometry.tile_floats long, for merge().
+  void (*attend_part)(const Params& params, const Geometry& geometry, const Segment& segment,
+                      int64_t head_q, int64_t row, int64_t rows, const PackedBlocks& packed,
+                      int64_t first, int64_t end, float* scratch, float* part) = nullptr;
+  // Adds `count` parts in their order, in place, and writes the rows.
+  void (*merge)(const Params& params, const Geometry& geometry, const Segment& segment,
+                int64_t head_q, int64_t row, int64_t rows, float* parts, int64_t count) = nullptr;
 };
 
 // Null where this build has no such kernel.

@@ -58,27 +58,44 @@ FOVEA_INLINE const typename L::Element* row_pointer(const Tensor& tensor, const 
          row * tensor.seq + head * tensor.head;
 }
 
+// As many keys at a time as a vector has lanes: two strips, one, or half of one.
 template <class P, class L>
 void pack_keys(const Params& params, const Segment& segment, int64_t head, int64_t first,
                const BlockInfo& info, float* target) {
-  constexpr int kRows = P::Vec::kTileRows;
+  using V = typename P::Vec;
+  constexpr int kRows = V::kTileRows;
+  constexpr int kLanes = V::kLanes;
+  static_assert(kLanes == 2 * kRows || kRows % kLanes == 0);
   const int64_t words = (params.head_dim + P::kGroup - 1) / P::kGroup;
-  for (int64_t strip = 0; strip < info.count; strip += kRows) {
-    for (int64_t part = 0; part < kRows; part += 4) {
-      const typename L::Element* rows[4];
-      for (int64_t i = 0; i < 4; ++i) {
-        int64_t p = strip + part + i;
-        if (p >= info.count) p = info.count - 1;  // never read back
-        const int64_t key = first + (info.compacted ? info.index[p] : p);
-        rows[i] = row_pointer<L>(params.k, segment, head, segment.kv_begin + key);
+  const int64_t capacity = (info.count + kRows - 1) / kRows * kRows;
+  for (int64_t p = 0; p < capacity; p += kLanes) {
+    const typename L::Element* rows[kLanes];
+    for (int64_t i = 0; i < kLanes; ++i) {
+      const int64_t q = p + i < info.count ? p + i : info.count - 1;  // the rest is never read
+      const int64_t key = first + (info.compacted ? info.index[q] : q);
+      rows[i] = row_pointer<L>(params.k, segment, head, segment.kv_begin + key);
+      if (p + kLanes + i < info.count) {
+        prefetch_row<0>(rows[i] + kLanes * params.k.seq,
+                        params.head_dim * int64_t{sizeof(*rows[i])});
       }
-      for (int64_t i = 0; i < 4; ++i) {
-        if (strip + part + i + 4 >= info.count) break;
-        prefetch_row<0>(rows[i] + 4 * params.k.seq, params.head_dim * int64_t{sizeof(*rows[i])});
-      }
-      pack_columns<L, false>(rows, params.head_dim, Quad{}, target + part, kRows);
     }
-    target += words * kRows;
+    float* const strip = target + p / kRows * words * kRows + p % kRows;
+    if constexpr (kLanes == 2 * kRows) {
+      // Where the keys end before the second strip there is no memory for it; the first half is
+      // stored last.
+      float* const second = p + kRows < capacity ? strip + words * kRows : strip;
+      rows_to_columns<V, L, false>(
+          rows, params.head_dim,
+          V::set(1.f), [&](int64_t word, typename V::Float x) __attribute__((always_inline)) {
+            V::store_halves(strip + word * kRows, second + word * kRows, x);
+          });
+    } else {
+      rows_to_columns<V, L, false>(
+          rows, params.head_dim,
+          V::set(1.f), [&](int64_t word, typename V::Float x) __attribute__((always_inline)) {
+            V::store(strip + word * kRows, x);
+          });
+    }
   }
 }
 
@@ -207,17 +224,23 @@ void pack_block(const Params& params, const Geometry& geometry, const Segment& s
 template <class P, class L>
 FOVEA_INLINE void pack_queries(const Params& params, const Segment& segment, int64_t head,
                                int64_t row, int64_t rows, int64_t lanes, float* panel) {
-  const Quad factor = simd::quad_set(params.scale * kLog2E);
-  for (int64_t lane = 0; lane < lanes; lane += 4) {
-    const typename L::Element* source[4];
-    for (int64_t i = 0; i < 4; ++i) {
+  using V = typename P::Vec;
+  const typename V::Float factor = V::set(params.scale * kLog2E);
+  for (int64_t lane = 0; lane < lanes; lane += V::kLanes) {
+    const typename L::Element* source[V::kLanes];
+    for (int64_t i = 0; i < V::kLanes; ++i) {
       const int64_t r = lane + i < rows ? lane + i : rows - 1;
       source[i] = row_pointer<L>(params.q, segment, head, segment.q_begin + row + r);
+      if (lane + V::kLanes + i < rows) {
+        prefetch_row<0>(source[i] + V::kLanes * params.q.seq,
+                        params.head_dim * int64_t{sizeof(*source[i])});
+      }
     }
-    for (int64_t i = 0; i < 4 && lane + i + 4 < rows; ++i) {
-      prefetch_row<0>(source[i] + 4 * params.q.seq, params.head_dim * int64_t{sizeof(*source[i])});
-    }
-    pack_columns<L, L::kPerWord == 1>(source, params.head_dim, factor, panel + lane, lanes);
+    rows_to_columns<V, L, L::kPerWord == 1>(
+        source, params.head_dim,
+        factor, [&](int64_t word, typename V::Float x) __attribute__((always_inline)) {
+          V::store(panel + word * lanes + lane, x);
+        });
   }
 }
 
@@ -243,36 +266,46 @@ struct StoreF16 {
 };
 
 // Writes the output panel [column][lanes], times inverse[lane], as rows of the output.
-template <class S>
+template <class V, class S>
 FOVEA_INLINE void store_rows(const Params& params, const Segment& segment, int64_t head,
                              int64_t row, int64_t rows, int64_t lanes, const float* panel,
                              const float* inverse) {
   using Element = typename S::Element;
+  using Float = typename V::Float;
+  constexpr int kQuads = V::kLanes / 4;
   const int64_t stride = params.out_seq;
   const int64_t dim_v = params.dim_v;
   Element* base = static_cast<Element*>(params.out) + segment.batch * params.out_batch +
                   head * params.out_head + (segment.q_begin + row) * stride;
-  for (int64_t lane = 0; lane < rows; lane += 4) {
-    const Quad factor = simd::quad_load(inverse + lane);
-    const int64_t valid = rows - lane < 4 ? rows - lane : 4;
+  for (int64_t lane = 0; lane < rows; lane += V::kLanes) {
+    const Float factor = V::load(inverse + lane);
+    const int64_t valid = rows - lane < V::kLanes ? rows - lane : V::kLanes;
     Element* const target = base + lane * stride;
     const float* column = panel + lane;
-    for (int64_t i = 4; i < 8 && lane + i < rows; ++i) {
+    for (int64_t i = V::kLanes; i < 2 * V::kLanes && lane + i < rows; ++i) {
       prefetch_row<1>(target + i * stride, dim_v * int64_t{sizeof(Element)});
     }
     for (int64_t d = 0; d < dim_v; d += 4) {
-      Quad x[4];
-      FOVEA_UNROLL for (int i = 0; i < 4; ++i) x[i] = simd::quad_load(column + i * lanes) * factor;
+      Float x[4];
+      FOVEA_UNROLL for (int c = 0; c < 4; ++c) {
+        x[c] = V::mul(V::load(column + c * lanes), factor);
+      }
       column += 4 * lanes;
-      simd::quad_transpose(x[0], x[1], x[2], x[3]);
-      if (valid == 4 && d + 4 <= dim_v) {
-        FOVEA_UNROLL for (int i = 0; i < 4; ++i) S::store(target + i * stride + d, x[i]);
-      } else {
-        const int64_t columns = dim_v - d < 4 ? dim_v - d : 4;
-        for (int64_t i = 0; i < valid; ++i) {
-          Element whole[4];
-          S::store(whole, x[i]);
-          for (int64_t c = 0; c < columns; ++c) target[i * stride + d + c] = whole[c];
+      V::transpose_quads(x[0], x[1], x[2], x[3]);
+      const int64_t columns = dim_v - d < 4 ? dim_v - d : 4;
+      FOVEA_UNROLL for (int j = 0; j < 4; ++j) {
+        Quad quads[kQuads];
+        V::split(x[j], quads);
+        FOVEA_UNROLL for (int i = 0; i < kQuads; ++i) {
+          const int64_t r = 4 * i + j;
+          Element* const at = target + r * stride + d;
+          if (valid == V::kLanes && columns == 4) {
+            S::store(at, quads[i]);
+          } else if (r < valid) {
+            Element whole[4];
+            S::store(whole, quads[i]);
+            for (int64_t c = 0; c < columns; ++c) at[c] = whole[c];
+          }
         }
       }
     }

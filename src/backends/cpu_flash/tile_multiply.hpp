@@ -28,22 +28,62 @@ struct Bf16Products {
   static FOVEA_INLINE Float multiply_add(Float a, Float b, Float c) { return V::dot2(a, b, c); }
 };
 
-// acc[i][r] += sum over j < n of strip[j][i] * panel[j][r]: a strip is kTileRows broadcast words
-// per step, a panel is NR vectors of queries per step.
-template <class P, int NR>
-FOVEA_INLINE void tile_multiply(typename P::Float (&acc)[P::Vec::kTileRows][NR], const float* strip,
-                                const float* panel, int64_t n) {
+// What becomes of a finished register tile in memory.
+enum class Finish {
+  store,    // target = tile
+  add,      // target += tile
+  rescale,  // target = alpha * target + tile, one alpha per lane
+};
+
+// tile[i][r] = sum over j < n of strip[j][i] * panel[j][r], written to target[i][r]: a strip is
+// kTileRows broadcast words per step, a panel is NR vectors of queries per step.
+//
+// A function of its own, with nothing but the tile alive: inside a larger one, compilers move part
+// of the accumulators to the stack and the loop waits for memory. Four steps per branch, since a
+// loop of 77 or 128 rounds is longer than branch predictors look ahead; the test
+// cpu_flash_hot_loops counts instructions and finds spills.
+template <class P, int NR, Finish kFinish>
+[[gnu::noinline]] void tile_multiply(const float* strip, const float* panel, int64_t n,
+                                     float* target, const float* alpha = nullptr) {
   using V = typename P::Vec;
+  using Float = typename V::Float;
   constexpr int kRows = V::kTileRows;
-  for (int64_t j = 0; j < n; ++j) {
-    typename P::Float b[NR];
-    FOVEA_UNROLL for (int r = 0; r < NR; ++r) b[r] = V::load(panel + r * V::kLanes);
+  constexpr int kLanes = NR * V::kLanes;
+  Float acc[kRows][NR];
+  FOVEA_UNROLL for (int i = 0; i < kRows; ++i) {
+    FOVEA_UNROLL for (int r = 0; r < NR; ++r) acc[i][r] = V::set(0.f);
+  }
+  const auto step = [&](int at) __attribute__((always_inline)) {
+    Float b[NR];
+    FOVEA_UNROLL for (int r = 0; r < NR; ++r) b[r] = V::load(panel + at * kLanes + r * V::kLanes);
     FOVEA_UNROLL for (int i = 0; i < kRows; ++i) {
-      const typename P::Float a = V::set(strip[i]);
-      FOVEA_UNROLL for (int r = 0; r < NR; ++r) { acc[i][r] = P::multiply_add(a, b[r], acc[i][r]); }
+      const Float a = V::set(strip[at * kRows + i]);
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) acc[i][r] = P::multiply_add(a, b[r], acc[i][r]);
     }
+    // Keeps loads of the next step from moving up here, where no register is left for them.
+    asm volatile("" ::: "memory");
+  };
+  constexpr int kSteps = 4;
+  for (; n >= kSteps; n -= kSteps) {
+    FOVEA_UNROLL for (int at = 0; at < kSteps; ++at) step(at);
+    strip += kSteps * kRows;
+    panel += kSteps * kLanes;
+  }
+  for (; n > 0; --n) {
+    step(0);
     strip += kRows;
-    panel += NR * V::kLanes;
+    panel += kLanes;
+  }
+  FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+    Float factor = V::set(0.f);
+    if constexpr (kFinish == Finish::rescale) factor = V::load(alpha + r * V::kLanes);
+    FOVEA_UNROLL for (int i = 0; i < kRows; ++i) {
+      float* const at = target + i * kLanes + r * V::kLanes;
+      Float x = acc[i][r];
+      if constexpr (kFinish == Finish::add) x = V::add(V::load(at), x);
+      if constexpr (kFinish == Finish::rescale) x = V::fma(factor, V::load(at), x);
+      V::store(at, x);
+    }
   }
 }
 
