@@ -13,6 +13,7 @@
 #include "fovea/executor.hpp"
 #include "fovea/explain.hpp"
 #include "fovea/layout.hpp"
+#include "fovea/libraries.hpp"
 #include "fovea/log.hpp"
 #include "fovea/option_fields.hpp"
 #include "fovea/options.hpp"

@@ -2,6 +2,7 @@
 
 #include "src/backends/cpu_flash/backend.hpp"
 #include "src/backends/cuda_sdpa/backend.hpp"
+#include "src/backends/cudnn/backend.hpp"
 #include "src/backends/flash/backend.hpp"
 #include "src/backends/flash_sm80/backend.hpp"
 #include "src/backends/flash_sm90/backend.hpp"
@@ -13,6 +14,7 @@ std::span<const BackendEntry> backend_list() noexcept {
   static constexpr BackendEntry kList[] = {
       {"builtin:cpu_flash", make_cpu_flash_backend},
       {"builtin:cuda_sdpa", make_cuda_sdpa_backend},
+      {"builtin:cudnn", make_cudnn_backend},
       {"builtin:flash", make_flash_backend},
       {"builtin:flash_sm80", make_flash_sm80_backend},
       {"builtin:flash_sm90", make_flash_sm90_backend},

@@ -209,7 +209,11 @@ class BenchVerb : public Verb {
       row.rel_l2 = agreement.out.rel_l2;
       row.pass = agreement.pass;
     }
-    if (no_baselines_ || device != kCpu) return row;
+    if (no_baselines_) return row;
+    if (device != kCpu) {
+      FOVEA_CHECK(add_device_baselines(run, row));
+      return row;
+    }
     if (flop_count(problem) <= kTinyFlops && row.backend != backend::REFERENCE) {
       run.config = {};
       run.config.default_spec.emplace().backend = backend::REFERENCE;
@@ -225,6 +229,26 @@ class BenchVerb : public Verb {
       add_baseline(row, "materialised_softmax", timing);
     }
     return row;
+  }
+
+  // The other fast exact backends of the device, where they run the problem.
+  static Status add_device_baselines(LayerRun run, BenchCase& row) {
+    for (const BackendName other : {backend::CUDNN_ATTN, backend::FLASH_ATTN_2}) {
+      if (other == row.backend) continue;
+      run.config = {};
+      run.config.default_spec.emplace().backend = other;
+      const Result<RunReport> report = run_layer(run);
+      if (!report && exit_code(report.error().code) == kUnsupported) continue;
+      if (!report) return report.error();
+      if (report->receipt->path == row.path) continue;
+      FOVEA_TRY(const DeviceFacts facts, probe_cuda(run.device.index));
+      const bool vendor = report->receipt->provider == "cudnn";
+      const double median = report->timing.median_ms;
+      row.baselines.push_back({name(other),
+                               std::string(vendor ? facts.get("cudnn").value_or("") : version()),
+                               median, median / row.timing.median_ms});
+    }
+    return {};
   }
 
   static void add_baseline(BenchCase& row, std::string name, const Timing& timing) {
