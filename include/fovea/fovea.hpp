@@ -24,6 +24,7 @@
 #include "fovea/receipt.hpp"
 #include "fovea/registry.hpp"
 #include "fovea/schedule.hpp"
+#include "fovea/schedule_density.hpp"
 #include "fovea/select.hpp"
 #include "fovea/sparse.hpp"
 #include "fovea/tensor_ops.hpp"

@@ -12,6 +12,7 @@
 #include "tools/fovea/bench_plot.hpp"
 #include "tools/fovea/json.hpp"
 #include "tools/fovea/layer_run.hpp"
+#include "tools/fovea/sparse_call.hpp"
 #include "tools/fovea/svg.hpp"
 #include "tools/fovea/verb.hpp"
 
@@ -61,29 +62,40 @@ std::string baselines_text(const std::vector<BaselineReport>& baselines) {
   return parts.empty() ? "-" : text::join(parts);
 }
 
+// "12.1 MiB (dense 11.9 MiB)".
+std::string memory_text(const BenchCase& row) {
+  std::string out = byte_count(row.memory_bytes);
+  for (const BaselineReport& baseline : row.baselines) {
+    if (!baseline.memory_bytes) continue;
+    out += text::concat(" (", baseline.name, " ", byte_count(*baseline.memory_bytes), ")");
+  }
+  return out;
+}
+
 Table table_of(const BenchReport& report) {
-  Table table{{"problem", "backend", "path", "median", "p10", "p90", "speed", "of peak", "rel_l2",
-               "faster than"},
+  Table table{{"problem", "backend", "path", "density", "median", "p10", "p90", "speed", "of peak",
+               "memory", "rel_l2", "faster than"},
               {}};
   for (const BenchCase& row : report.cases) {
     const Table::Cell error =
         row.rel_l2 ? Table::Cell(scientific(*row.rel_l2), *row.pass ? Colour::good : Colour::bad)
                    : Table::Cell("-");
     table.rows.push_back({to_string(row.problem), name(row.backend), row.path,
+                          row.density ? fixed(*row.density, 4) : "1",
                           duration(row.timing.median_ms), duration(row.timing.p10_ms),
-                          duration(row.timing.p90_ms), flop_rate(row.tflops),
+                          duration(row.timing.p90_ms), flop_rate(*row.tflops_kept),
                           row.peak_fraction ? fixed(100 * *row.peak_fraction, 1) + " %" : "-",
-                          error, baselines_text(row.baselines)});
+                          memory_text(row), error, baselines_text(row.baselines)});
   }
   return table;
 }
 
 // One row per case and per baseline.
 Table csv_of(const BenchReport& report) {
-  Table table{
-      {"problem", "backend", "path", "median_ms", "p10_ms", "p90_ms", "runs", "tflops",
-       "tflops_kept", "peak_fraction", "rel_l2", "pass", "baseline", "baseline_median_ms", "ratio"},
-      {}};
+  Table table{{"problem", "backend", "path", "median_ms", "p10_ms", "p90_ms", "runs", "tflops",
+               "tflops_kept", "density", "memory_bytes", "peak_fraction", "rel_l2", "pass",
+               "baseline", "baseline_median_ms", "ratio"},
+              {}};
   const auto figure = [](const std::optional<double>& value) {
     return value ? text::format_number(*value) : std::string();
   };
@@ -97,6 +109,8 @@ Table csv_of(const BenchReport& report) {
                                             std::to_string(row.timing.runs_ms.size()),
                                             text::format_number(row.tflops),
                                             figure(row.tflops_kept),
+                                            figure(row.density),
+                                            std::to_string(row.memory_bytes),
                                             figure(row.peak_fraction),
                                             figure(row.rel_l2),
                                             row.pass ? (*row.pass ? "true" : "false") : ""};
@@ -185,6 +199,11 @@ class BenchVerb : public Verb {
     const std::optional<double> peak_before = core_peak_tflops(warm.receipt->isa, problem.dtype);
     run.warm_up_ms = 0;
     run.repeat = repeat_;
+    std::optional<SparseCall> sparse;
+    if (problem.sparse) {
+      FOVEA_TRY(sparse, make_sparse_call(problem, run));
+      sparse->place(run);
+    }
     FOVEA_TRY(const RunReport measured, run_layer(run));
     const Receipt& receipt = *measured.receipt;
     const std::optional<double> peak_after = core_peak_tflops(receipt.isa, problem.dtype);
@@ -196,20 +215,35 @@ class BenchVerb : public Verb {
     row.path = receipt.path;
     row.timing = measured.timing;
     row.tflops = measured.tflops;
+    row.density = receipt.density;
+    row.memory_bytes = receipt.workspace_bytes;
+    if (sparse) row.memory_bytes += static_cast<size_t>(sparse->mask->memory_bytes());
     row.tflops_kept = receipt.density ? row.tflops * *receipt.density : row.tflops;
     if (const std::optional<double> peak = steady_peak(peak_before, peak_after)) {
-      row.peak_fraction = row.tflops / (*peak * executor.workers());
+      row.peak_fraction = *row.tflops_kept / (*peak * executor.workers());
     }
     // On a device the clock has stopped; on the CPU the oracle would cost as much as the run.
     if (device != kCpu || flop_count(problem) <= kOracleFlops) {
       namespace reference = backends::reference;
       FOVEA_TRY(const reference::Agreement agreement,
-                reference::agree_with_oracle(measured.problem, inputs.tensors(), executor,
-                                             DataKind::random, kOracleFlops));
+                reference::agree_with_oracle(
+                    measured.problem, inputs.tensors(), executor, DataKind::random, kOracleFlops,
+                    sparse && !receipt.fallback ? sparse->mask.get() : nullptr));
       row.rel_l2 = agreement.out.rel_l2;
       row.pass = agreement.pass;
     }
     if (no_baselines_) return row;
+    if (sparse) {
+      // The same call without a pattern.
+      run.config = {};
+      run.config.default_spec.emplace().backend = backend::FLASH_ATTN;
+      run.options.sparse_state = nullptr;
+      run.options.block_mask = nullptr;
+      FOVEA_TRY(const RunReport dense, run_layer(run));
+      add_baseline(row, "dense", dense.timing);
+      row.baselines.back().memory_bytes = dense.receipt->workspace_bytes;
+      return row;
+    }
     if (device != kCpu) {
       FOVEA_CHECK(add_device_baselines(run, row));
       return row;
@@ -246,14 +280,14 @@ class BenchVerb : public Verb {
       const double median = report->timing.median_ms;
       row.baselines.push_back({name(other),
                                std::string(vendor ? facts.get("cudnn").value_or("") : version()),
-                               median, median / row.timing.median_ms});
+                               median, median / row.timing.median_ms, std::nullopt});
     }
     return {};
   }
 
   static void add_baseline(BenchCase& row, std::string name, const Timing& timing) {
-    row.baselines.push_back(
-        {std::move(name), version(), timing.median_ms, timing.median_ms / row.timing.median_ms});
+    row.baselines.push_back({std::move(name), version(), timing.median_ms,
+                             timing.median_ms / row.timing.median_ms, std::nullopt});
   }
 
   std::vector<std::string> problems_;
