@@ -77,6 +77,7 @@ struct BenchCase {
   double tflops = 0;
   std::optional<double> tflops_kept;
   std::optional<double> peak_fraction;
+  std::optional<double> peak_tflops;  // of all threads
   std::optional<double> rel_l2;
   std::optional<bool> pass;
   std::vector<BaselineReport> baselines;
@@ -85,6 +86,7 @@ struct BenchReport {
   std::string device;
   std::string isa;
   int threads = 1;
+  std::optional<double> bytes_per_second;  // of a copy in memory by all threads
   std::vector<BenchCase> cases;
 };
 
