@@ -1,5 +1,8 @@
 // fovea bench: the speed of a backend, with baselines in the same run.
 #include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <vector>
 
 #include "fovea/version.hpp"
 #include "src/backends/reference/agreement.hpp"
@@ -12,6 +15,7 @@
 #include "tools/fovea/bench_plot.hpp"
 #include "tools/fovea/json.hpp"
 #include "tools/fovea/layer_run.hpp"
+#include "tools/fovea/roofline_plot.hpp"
 #include "tools/fovea/sparse_call.hpp"
 #include "tools/fovea/svg.hpp"
 #include "tools/fovea/verb.hpp"
@@ -44,6 +48,27 @@ std::optional<double> core_peak_tflops(std::string_view isa_name, DType dtype) {
   const simd::Peak peak = simd::measure_peak(loop, kSeconds);
   if (!simd::at_limit(peak, *isa, bf16_products)) return std::nullopt;
   return peak.flops / 1e12;
+}
+
+// How fast memory is copied by all threads, read and written bytes together.
+double copy_bytes_per_second(Executor& executor) {
+  constexpr size_t kBytes = size_t{64} << 20;  // per thread: beyond every cache
+  constexpr int kRounds = 5;
+  const int64_t workers = executor.workers();
+  std::vector<std::vector<char>> from(static_cast<size_t>(workers), std::vector<char>(kBytes, 1));
+  std::vector<std::vector<char>> to = from;
+  double best_ms = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    executor.parallel_for(workers, [&](int64_t i, int) {
+      std::memcpy(to[static_cast<size_t>(i)].data(), from[static_cast<size_t>(i)].data(), kBytes);
+    });
+    const double took =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (round == 0 || took < best_ms) best_ms = took;
+  }
+  return best_ms > 0 ? 2e3 * static_cast<double>(kBytes) * static_cast<double>(workers) / best_ms
+                     : 0;
 }
 
 // The peak around a case from those before and after it.
@@ -139,6 +164,7 @@ class BenchVerb : public Verb {
     flags.add("--repeat", "N", &repeat_, "Timed runs of each case (10)");
     flags.add("--no-baselines", "", &no_baselines_, "Time the backend alone");
     flags.add("--plot", "F.svg", &plot_, "Draw the result");
+    flags.add("--roofline", "F.svg", &roofline_, "Draw speed against FLOPs per byte");
   }
 
   Result<ExitCode> execute(const Invocation& invocation) override {
@@ -166,6 +192,10 @@ class BenchVerb : public Verb {
     }
     terminal.end_progress();
     if (plot_) FOVEA_CHECK(svg::save(*plot_, bench_plot(report)));
+    if (roofline_) {
+      if (report.device == "cpu") report.bytes_per_second = copy_bytes_per_second(*executor);
+      FOVEA_CHECK(svg::save(*roofline_, roofline_plot(report)));
+    }
     switch (invocation.format) {
       case Format::json:
         terminal.write(bench_json(report));
@@ -220,7 +250,8 @@ class BenchVerb : public Verb {
     if (sparse) row.memory_bytes += static_cast<size_t>(sparse->mask->memory_bytes());
     row.tflops_kept = receipt.density ? row.tflops * *receipt.density : row.tflops;
     if (const std::optional<double> peak = steady_peak(peak_before, peak_after)) {
-      row.peak_fraction = *row.tflops_kept / (*peak * executor.workers());
+      row.peak_tflops = *peak * executor.workers();
+      row.peak_fraction = *row.tflops_kept / *row.peak_tflops;
     }
     // On a device the clock has stopped; on the CPU the oracle would cost as much as the run.
     if (device != kCpu || flop_count(problem) <= kOracleFlops) {
@@ -298,6 +329,7 @@ class BenchVerb : public Verb {
   int64_t repeat_ = 10;
   bool no_baselines_ = false;
   std::optional<std::string> plot_;
+  std::optional<std::string> roofline_;
 };
 
 }  // namespace

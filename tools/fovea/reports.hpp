@@ -90,6 +90,7 @@ struct BenchCase {
   std::optional<double> density;
   size_t memory_bytes = 0;  // workspace and block lists
   std::optional<double> peak_fraction;
+  std::optional<double> peak_tflops;  // of all threads
   std::optional<double> rel_l2;
   std::optional<bool> pass;
   std::vector<BaselineReport> baselines;
@@ -98,6 +99,7 @@ struct BenchReport {
   std::string device;
   std::string isa;
   int threads = 1;
+  std::optional<double> bytes_per_second;  // of a copy in memory by all threads
   std::vector<BenchCase> cases;
 };
 
