@@ -32,8 +32,8 @@ function(fovea_configure_test name timeout)
 endfunction()
 
 # What needs a GPU is built by the target gpu_tests and listed in <build>/gpu_tests.txt, which
-# scripts/gpu_suite.sh reads: a line "label|name|seconds|program|arguments" for each run, after the
-# build folder.
+# scripts/gpu_suite.sh reads: a line "label|name|seconds|kind|program|arguments" for each run, after
+# the build folder. The kind is gtest or plain (passes with exit code 0).
 add_custom_target(gpu_tests)
 define_property(GLOBAL PROPERTY FOVEA_GPU_TESTS)
 
@@ -44,7 +44,7 @@ function(fovea_note_gpu_test name program timeout labels arguments)
     endif()
     list(JOIN arguments " " text)
     set_property(GLOBAL APPEND_STRING PROPERTY FOVEA_GPU_TESTS
-                                               "${label}|${name}|${timeout}|$<TARGET_FILE:${program}>|${text}\n")
+                                               "${label}|${name}|${timeout}|gtest|$<TARGET_FILE:${program}>|${text}\n")
     add_dependencies(gpu_tests ${program})
     get_target_property(sources ${program} SOURCES)
     set(alarm "${PROJECT_SOURCE_DIR}/tests/gpu/case_alarm.cpp")
@@ -52,6 +52,27 @@ function(fovea_note_gpu_test name program timeout labels arguments)
       target_sources(${program} PRIVATE "${alarm}")
     endif()
   endforeach()
+endfunction()
+
+# fovea_add_gpu_program(NAME <name> SOURCES <file>... [ARGS ...] [TIMEOUT <seconds>])
+#
+# A CUDA program of its own, without GoogleTest, that fails with an exit code. Only the GPU suite runs
+# it: without a GPU it has nothing to say.
+function(fovea_add_gpu_program)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;ARGS")
+  if(NOT arg_NAME OR NOT arg_SOURCES)
+    message(FATAL_ERROR "fovea_add_gpu_program(NAME <name> SOURCES <file>... [...])")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_executable(${arg_NAME} EXCLUDE_FROM_ALL ${arg_SOURCES})
+  set_target_properties(${arg_NAME} PROPERTIES CUDA_ARCHITECTURES "${fovea_archs_portable}")
+  target_link_libraries(${arg_NAME} PRIVATE fovea_internal)
+  add_dependencies(gpu_tests ${arg_NAME})
+  list(JOIN arg_ARGS " " text)
+  set_property(GLOBAL APPEND_STRING PROPERTY FOVEA_GPU_TESTS
+                                             "gpu|${arg_NAME}|${arg_TIMEOUT}|plain|$<TARGET_FILE:${arg_NAME}>|${text}\n")
 endfunction()
 
 function(fovea_write_gpu_tests)

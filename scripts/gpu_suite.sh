@@ -47,15 +47,15 @@ echo "gpu_suite: built in $((SECONDS - start)) s"
 [[ -f $directory/gpu_tests.txt ]] || { echo "gpu_suite: $directory holds no GPU tests"; exit 2; }
 "$directory/fovea" devices
 
-# A line of gpu_tests.txt: label, name, seconds, program, arguments; the first line is the folder it
-# was built in.
+# A line of gpu_tests.txt: label, name, seconds, kind, program, arguments; the first line is the
+# folder it was built in.
 results=$directory/test-results
 mkdir -p "$results"
 deadline=$((SECONDS + box))
 passed=0 failed=() late=() skipped=0
 {
   read -r built_in
-  while IFS='|' read -r its_label name limit program arguments; do
+  while IFS='|' read -r its_label name limit kind program arguments; do
     [[ $its_label == "$label" && $name =~ $filter ]] || continue
     left=$((deadline - SECONDS))
     if ((left <= 0)); then
@@ -64,10 +64,18 @@ passed=0 failed=() late=() skipped=0
     fi
     log=$results/$name.log
     begin=$SECONDS
+    [[ $kind == plain ]] || arguments+=" --gtest_output=xml:$results/$name.xml"
     # shellcheck disable=SC2086
     timeout --kill-after=5 $((left < limit ? left : limit)) "$directory/${program#"$built_in"/}" $arguments \
-      "--gtest_output=xml:$results/$name.xml" >"$log" 2>&1 </dev/null
+      >"$log" 2>&1 </dev/null
     status=$?
+    if [[ $kind == plain ]]; then
+      ((status == 0)) && echo "ok    $name: $(tail -1 "$log"), $((SECONDS - begin)) s" && continue
+      failed+=("$name")
+      echo "FAIL  $name: exit code $status, $((SECONDS - begin)) s; $log:"
+      tail -15 "$log"
+      continue
+    fi
     cases=$(grep -c '^\[       OK \]' "$log")
     skips=$(grep -c '^\[  SKIPPED \] .*ms)$' "$log")
     passed=$((passed + cases)) skipped=$((skipped + skips))

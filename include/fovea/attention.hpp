@@ -16,6 +16,7 @@
 
 namespace fovea {
 
+class BlockMask;
 class SparseAttentionState;
 
 // Shape and strides (elements, contiguous) of an output.
@@ -43,9 +44,15 @@ struct CallOptions {
   std::optional<DType> out_dtype;  // default: q's dtype; f32 on request
   int64_t max_seqlen_q = 0;  // packed on a device: longest document; 0 on the CPU reads cu_seqlens
   int64_t max_seqlen_kv = 0;
+  // For layers whose backend is sparse: where the request stands and which mask applies. Layers
+  // with a dense backend do not read it.
   const SparseAttentionState* sparse_state = nullptr;
   // What the model states about mask and lengths; read during the call. nullptr: nothing.
   const AttentionMetadata* metadata = nullptr;
+  // The keys of a call on the CPU, in place of tensors.block_counts and block_indices.
+  std::shared_ptr<const BlockMask> block_mask;
+  int32_t block_q = 128;  // tokens in a block of tensors.block_counts: 64 or 128
+  int32_t block_kv = 128;
   Stream stream;
 };
 
@@ -56,8 +63,8 @@ struct CallOptions {
 FOVEA_API Result<Problem> describe(const AttentionTensors& tensors, const CallOptions& options);
 
 // Value checks that the CPU makes before anything is written: kv_lengths in 0..Skv, cu_seqlens
-// start/order/end, integer masks hold only 0 and 1. Tensors must live on the CPU. Errors:
-// invalid_value naming tensor and index.
+// start/order/end, integer masks hold only 0 and 1, block lists ascend within the keys. Tensors
+// must live on the CPU. Errors: invalid_value naming tensor and index.
 FOVEA_API Status check_values(const AttentionTensors& tensors, const Problem& problem) noexcept;
 
 // A tensor with its memory, for the convenience calls.

@@ -25,6 +25,14 @@ struct AttentionTensors {
   TensorView kv_lengths;    // int32/int64 [B]
   TensorView cu_seqlens_q;  // int32 [documents + 1]
   TensorView cu_seqlens_kv;
+  // The blocks of keys that every block of queries reads, ascending; other keys are hidden.
+  // block_counts int32 [B or 1, Hq or 1, ceil(Sq / block_q)], block_indices int32 [.., most], of
+  // which the first count of a row are read. Contiguous, on the device of q.
+  TensorView block_counts;
+  TensorView block_indices;
+  // Optional: uint8 beside block_indices, 1 where `mask` hides tokens inside the block; in the
+  // other blocks it must hide nothing, and need not be read.
+  TensorView block_partial;
 };
 
 // Caller's scratch memory, aligned to Plan::kWorkspaceAlignment.

@@ -168,13 +168,19 @@ FOVEA_C_API const char* fovea_receipt_json(const fovea_receipt* receipt);
 FOVEA_C_API void fovea_receipt_free(fovea_receipt* receipt);
 
 /* What would run: fovea.explain/1 as JSON, freed with fovea_string_free. `platform` NULL: this
- * machine's CPU, else "cuda", ... with `facts` ("sm=90,cudnn=9.19", NULL or "" allowed). `problem`:
- * a problem string or NULL. `role` NULL: the default and every per_role entry. */
+ * machine's CPU; "cuda:N" with `facts` NULL: that GPU of this machine; else "cuda", ... with
+ * `facts` ("sm=90,cudnn=9.19", NULL or "" allowed). `problem`: a problem string or NULL. `role`
+ * NULL: the default and every per_role entry. */
 FOVEA_C_API int32_t fovea_explain(const fovea_config* config, const char* platform,
                                   const char* facts, const char* role, const char* category,
                                   const char* problem, char** json, fovea_error** error);
 
-/* Whether a backend runs on this machine: {"backend","state","provider","cause","install"} as JSON.
+/* The libcudnn to load instead of libcudnn.so.9 where the loader finds it. An error once another
+ * one is loaded. */
+FOVEA_C_API int32_t fovea_set_cudnn_library(const char* file, fovea_error** error);
+
+/* Whether a backend runs on this machine's CPU or first GPU:
+ * {"backend","state","provider","cause","install"} as JSON.
  */
 FOVEA_C_API int32_t fovea_availability(const char* backend, char** json, fovea_error** error);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,8 @@ FOVEA_API std::string_view name(MaskMode mode) noexcept;
 FOVEA_API std::string_view name(ParallelStrategy strategy) noexcept;
 FOVEA_API std::string_view name(OuterBoundary boundary) noexcept;
 
+class BlockMask;
+
 // Where and how a call will run. Facts may describe another machine; then plans cannot be made,
 // only reports. A layer fills in what it knows itself (Attention::resolve_execution_path); what a
 // caller claims there is not used.
@@ -62,6 +65,10 @@ struct ExecutionContext {
   // The document boundaries of the problem were made from lengths and lie in host memory.
   bool host_documents = false;
   bool npu_attn_varlen = false;  // AttentionMetadata::npu_attn_varlen
+  // This step or layer of a sparse schedule is dense: what runs instead of the sparse backend.
+  std::optional<BackendName> scheduled_dense;
+  // The mask of Problem::sparse where it is built already; else plan builds it.
+  std::shared_ptr<const BlockMask> block_mask;
 };
 
 // What a backend says of one problem in one context. `reasons` is never empty when unsupported, and

@@ -45,6 +45,7 @@ struct BlockSparseOptions {
   std::vector<int64_t> skip_layers;      // dense layers
   std::string selection = "block_topk";  // mask, block_topk
   int64_t block_size = 128;              // 64 or 128
+  int64_t protected_prefix = 0;          // first keys, such as text, that block_topk always keeps
 
   bool operator==(const BlockSparseOptions&) const = default;
 };

@@ -93,6 +93,9 @@ FOVEA_API std::string_view name(DenseCause cause) noexcept;
 FOVEA_API DenseCause dense_cause(const AttentionSpec* spec, int64_t step, int64_t layer,
                                  std::optional<int64_t> total_steps = {}) noexcept;
 
+// What runs where a sparse spec is dense: its dense_backend, else FLASH_ATTN. Thread-safe.
+FOVEA_API BackendName dense_backend(const AttentionSpec& spec) noexcept;
+
 // One point of a run. `sigma` is needed when the schedule has sigma windows.
 struct SchedulePoint {
   int64_t step = 0;

@@ -53,6 +53,8 @@ struct Decision {
   BackendName backend;
   const AttentionSpec* spec = nullptr;
   std::string source;
+  // As the backend is asked: a dense one that stands in for a sparse one reads every key.
+  Problem problem;
   ExecutionPathResult report;
   std::vector<TrailEntry> trail;
   std::shared_ptr<const Backend> implementation;

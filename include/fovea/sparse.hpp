@@ -10,9 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "fovea/backend.hpp"
 #include "fovea/config.hpp"
 #include "fovea/error.hpp"
+#include "fovea/executor.hpp"
+#include "fovea/problem.hpp"
 #include "fovea/schedule.hpp"
+#include "fovea/tensor_view.hpp"
 
 namespace fovea {
 
@@ -47,6 +51,13 @@ class BlockMask {
                                                 std::span<const int32_t> counts,
                                                 std::span<const int32_t> indices);
 
+  // From a bool or uint8 mask [batch, heads, seq_q, seq_kv] on the CPU (true: attend): blocks that
+  // it hides altogether are off, blocks in which it hides nothing are full, the others partial.
+  // Pass the mask with the call as well; full blocks do not read it. Error invalid_argument:
+  // another shape, type or device.
+  FOVEA_API static Result<BlockMask> from_token_mask(const BlockMaskShape& shape,
+                                                     const TensorView& mask);
+
   const BlockMaskShape& shape() const noexcept { return shape_; }
   int64_t rows() const noexcept { return shape_.rows(); }
   int64_t columns() const noexcept { return shape_.columns(); }
@@ -55,6 +66,10 @@ class BlockMask {
   std::span<const int32_t> counts() const noexcept { return counts_; }
   // [batch, heads, rows, max_count]; places after a row's count hold -1.
   std::span<const int32_t> indices() const noexcept { return indices_; }
+  // Beside every index 1 where a mask hides tokens inside the block, else 0: the block is full.
+  // Empty when all are full.
+  std::span<const uint8_t> partial() const noexcept { return partial_; }
+  FOVEA_API int64_t partial_blocks() const noexcept;
   // The longest row; at least 1.
   int64_t max_count() const noexcept { return max_count_; }
   // The key blocks of one row. 0 <= batch < shape().batch and so on.
@@ -83,18 +98,23 @@ class BlockMask {
   // line between.
   FOVEA_API std::string text() const;
 
-  // The same keys in smaller blocks: 128 to 64 on either axis. Larger blocks would make keys
-  // visible, so they are refused by name. Error invalid_argument.
+  // The same keys in smaller blocks: 128 to 64 on either axis; parts of partial blocks are partial.
+  // Larger blocks would make keys visible, so they are refused by name. Error invalid_argument.
   FOVEA_API Result<BlockMask> split(int32_t block_q, int32_t block_kv) const;
 
   bool operator==(const BlockMask&) const = default;
 
  private:
   BlockMask() = default;
+  // As from_matrix; 2 is a partial block.
+  static Result<BlockMask> from_classes(const BlockMaskShape& shape,
+                                        std::span<const uint8_t> classes);
+  std::vector<uint8_t> classes() const;
 
   BlockMaskShape shape_;
   std::vector<int32_t> counts_;
   std::vector<int32_t> indices_;
+  std::vector<uint8_t> partial_;
   int64_t max_count_ = 1;
   int64_t active_ = 0;
 };
@@ -157,6 +177,25 @@ struct LocalWindowPattern {
 FOVEA_API Result<BlockMask> build_mask(const RadialPattern& pattern);
 FOVEA_API Result<BlockMask> build_mask(const LocalWindowPattern& pattern);
 
+// Blocks of keys chosen for every block of queries from averages of queries and keys;
+// docs/sparse/topk.md.
+struct BlockTopk {
+  double sparsity = 0.8;         // 0 to 1: share of the unprotected blocks that is left out
+  int32_t block_size = 128;      // 64 or 128
+  int64_t protected_prefix = 0;  // first keys, such as text, whose blocks are always kept
+
+  bool operator==(const BlockTopk&) const = default;
+};
+
+// Error invalid_argument names the field.
+FOVEA_API Status validate(const BlockTopk& options);
+// Blocks that a row keeps of seq_kv keys. Pure.
+FOVEA_API int64_t topk_count(const BlockTopk& options, int64_t seq_kv) noexcept;
+// What a call with these tensors on the CPU (q, k, and kv_lengths where present) would choose.
+// Errors: as validate; invalid_argument for packed documents. Thread-safe.
+FOVEA_API Result<BlockMask> select_blocks(const BlockTopk& options, const AttentionTensors& tensors,
+                                          const Problem& problem, Executor& executor);
+
 // The masks of one video geometry, built on first use and kept: the most recent few, never more
 // than capacity(). Copies share the cache. Thread-safe.
 class MaskMap {
@@ -199,7 +238,8 @@ class SparseAttentionState {
   FOVEA_API static Result<SparseAttentionState> create(const SparseAttentionConfig& config,
                                                        MaskMap mask_map,
                                                        std::string_view model_type = "wan");
-  // The same from a spec of RADIAL_ATTN or LOCAL_SPARSE_ATTN. Error invalid_config for others.
+  // The same from a spec of RADIAL_ATTN, LOCAL_SPARSE_ATTN, BLOCK_SPARSE_ATTN or SPARGE_ATTN; the
+  // last two have a schedule but no video pattern. Error invalid_config for others.
   FOVEA_API static Result<SparseAttentionState> create(const AttentionSpec& spec, MaskMap mask_map,
                                                        std::string_view model_type = "wan");
   FOVEA_API SparseAttentionState(SparseAttentionState&&) noexcept;
@@ -210,18 +250,24 @@ class SparseAttentionState {
   // stays. Error invalid_argument: a negative number; then nothing changes.
   FOVEA_API Status update(std::optional<int64_t> numeral_timestep,
                           std::optional<int64_t> layer_idx = {});
+  // The run as a whole. Needed for end_step, and finds a schedule that is dense in every step and
+  // layer: error invalid_config when the spec is meant strictly, else a warning. Error
+  // invalid_argument: a number below 1.
+  FOVEA_API Status begin_run(int64_t steps, int64_t layers);
   FOVEA_API int64_t numeral_timestep() const noexcept;
   FOVEA_API int64_t layer_idx() const noexcept;
 
   // Why this step and layer run dense; none when they run sparse.
   FOVEA_API DenseCause dense_cause() const noexcept;
   bool should_use_dense() const noexcept { return dense_cause() != DenseCause::none; }
-  // "dense" at a dense step or layer, else "radial" or "local".
+  // "dense" at a dense step or layer, else "radial", "local" or "block_sparse".
   FOVEA_API std::string_view sparsity_type() const noexcept;
   // What runs at dense steps and layers.
   FOVEA_API BackendName dense_backend() const noexcept;
 
-  // The mask of the sparse steps. Errors as MaskMap.
+  // The pattern of the sparse steps as it stands in a Problem; nothing without a video pattern.
+  FOVEA_API const std::optional<SparsePattern>& pattern() const noexcept;
+  // The mask of the sparse steps. Errors as MaskMap; invalid_config without a video pattern.
   FOVEA_API Result<std::shared_ptr<const BlockMask>> mask(int64_t seq_len) const;
 
   FOVEA_API const AttentionSpec& spec() const noexcept;

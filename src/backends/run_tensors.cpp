@@ -2,12 +2,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "fovea/tensor_view.hpp"
+#include "src/core/list_shape.hpp"
 #include "src/core/tensor_memory.hpp"
 
 namespace fovea::backends {
@@ -126,6 +128,30 @@ Status check_vector(std::string_view name, const TensorView& t, bool planned, in
   return {};
 }
 
+Status check_lists(const Problem& p, const AttentionTensors& t, Device device) {
+  const std::optional<ListShape> lists = list_shape(p);
+  FOVEA_CHECK(check_presence("block_counts", t.block_counts, lists.has_value()));
+  FOVEA_CHECK(check_presence("block_indices", t.block_indices, lists.has_value()));
+  FOVEA_CHECK(check_presence("block_partial", t.block_partial, lists && lists->partial));
+  if (!lists) return {};
+  const int64_t rows = (p.seq_q + lists->block_q - 1) / lists->block_q;
+  const std::pair<Expected, const TensorView*> tensors[] = {
+      {{"block_counts", kI32, {lists->batch, lists->heads, rows}, 3}, &t.block_counts},
+      {{"block_indices", kI32, {lists->batch, lists->heads, rows, lists->most}, 4},
+       &t.block_indices}};
+  for (const auto& [expected, view] : tensors) {
+    FOVEA_CHECK(check_one(expected, *view, device));
+    if (!view->contiguous()) return wrong(expected.name, "is not contiguous");
+  }
+  if (lists->partial) {
+    FOVEA_CHECK(
+        check_one({"block_partial", kU8, {lists->batch, lists->heads, rows, lists->most}, 4},
+                  t.block_partial, device));
+    if (!t.block_partial.contiguous()) return wrong("block_partial", "is not contiguous");
+  }
+  return {};
+}
+
 Status check_apart(std::string_view name, const TensorView& output, const AttentionTensors& t) {
   const std::pair<std::string_view, const TensorView*> inputs[] = {
       {"q", &t.q},
@@ -134,7 +160,10 @@ Status check_apart(std::string_view name, const TensorView& output, const Attent
       {"mask", &t.mask},
       {"kv_lengths", &t.kv_lengths},
       {"cu_seqlens_q", &t.cu_seqlens_q},
-      {"cu_seqlens_kv", &t.cu_seqlens_kv}};
+      {"cu_seqlens_kv", &t.cu_seqlens_kv},
+      {"block_counts", &t.block_counts},
+      {"block_indices", &t.block_indices},
+      {"block_partial", &t.block_partial}};
   for (const auto& [input, view] : inputs)
     if (may_overlap(output, *view))
       return wrong(name, "overlaps the memory of " + std::string(input));
@@ -169,7 +198,9 @@ Status check_inputs(const Problem& p, const AttentionTensors& t, Device device) 
   FOVEA_CHECK(check_mask(p, t.mask, device));
   FOVEA_CHECK(check_vector("kv_lengths", t.kv_lengths, p.has_kv_lengths, p.batch, true, device));
   FOVEA_CHECK(check_vector("cu_seqlens_q", t.cu_seqlens_q, packed, p.documents + 1, false, device));
-  return check_vector("cu_seqlens_kv", t.cu_seqlens_kv, packed, p.documents + 1, false, device);
+  FOVEA_CHECK(
+      check_vector("cu_seqlens_kv", t.cu_seqlens_kv, packed, p.documents + 1, false, device));
+  return check_lists(p, t, device);
 }
 
 Status check_tensors(const Problem& p, const AttentionTensors& t, Device device, size_t alignment) {

@@ -9,9 +9,9 @@
 
 namespace fovea::backends {
 
-// q, k, v, mask, kv_lengths and cu_seqlens against the planned problem: presence, device, dtype,
-// shape, strides (axes of size 1 have none), null data. Reads no element. Error invalid_tensor
-// names the tensor and the field; allocates for the message only.
+// q, k, v, mask, kv_lengths, cu_seqlens and block lists against the planned problem: presence,
+// device, dtype, shape, strides (axes of size 1 have none), null data. Reads no element. Error
+// invalid_tensor names the tensor and the field; allocates for the message only.
 Status check_inputs(const Problem& planned, const AttentionTensors& tensors, Device device = kCpu);
 
 // check_inputs, and out and lse: shape, dtype, contiguous, memory apart from every input.

@@ -226,6 +226,8 @@ constexpr Field kBlockSparseFields[] = {
         "selection", kSelections,
         "mask: the caller's block mask. block_topk: the blocks that score highest."),
     size<&BlockSparseOptions::block_size>("block_size", kSparseBlocks, "Rows of a block."),
+    count<&BlockSparseOptions::protected_prefix>(
+        "protected_prefix", 0, "First keys, such as text, whose blocks block_topk always keeps."),
 };
 
 constexpr Field kRadialFields[] = {

@@ -112,6 +112,10 @@ void check_block_sparse(const AttentionSpec& spec, const Path& path, Problems& p
     if (sparse.block_size != 128) {
       narrowed(spec, path / "block_size", std::to_string(sparse.block_size), "128", problems);
     }
+    if (sparse.protected_prefix != 0) {
+      narrowed(spec, path / "protected_prefix", std::to_string(sparse.protected_prefix), "0",
+               problems);
+    }
   } else if (sparse.precision != "bf16") {
     narrowed(spec, path / "precision", sparse.precision, "bf16", problems);
   }

@@ -254,6 +254,12 @@ DenseCause dense_cause(const AttentionSpec* spec, int64_t step, int64_t layer,
   return DenseCause::none;
 }
 
+BackendName dense_backend(const AttentionSpec& spec) noexcept {
+  if (spec.radial) return spec.radial->dense_backend;
+  if (spec.local_sparse) return spec.local_sparse->dense_backend;
+  return backend::FLASH_ATTN;
+}
+
 ScheduleCell schedule_cell(const AttentionConfig& base, const AttentionSchedule* schedule,
                            std::string_view role, std::string_view category,
                            const SchedulePoint& point) {

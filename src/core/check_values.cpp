@@ -3,6 +3,7 @@
 
 #include "fovea/attention.hpp"
 #include "src/core/cu_seqlens.hpp"
+#include "src/core/list_shape.hpp"
 #include "src/core/text.hpp"
 
 namespace fovea {
@@ -75,6 +76,27 @@ Status check_zero_one(const TensorView& mask) {
                       "] (accepted: 0 and 1; pass a float mask for biases)"));
 }
 
+// Every row of block lists: its count, and its indices in order.
+Status check_lists(const AttentionTensors& t, const Problem& p, const ListShape& lists) {
+  const auto* counts = static_cast<const int32_t*>(t.block_counts.data);
+  const auto* indices = static_cast<const int32_t*>(t.block_indices.data);
+  const int64_t rows = t.block_counts.numel();
+  const int64_t columns = (p.seq_kv + lists.block_kv - 1) / lists.block_kv;
+  for (int64_t row = 0; row < rows; ++row, indices += lists.most) {
+    if (counts[row] < 0 || counts[row] > lists.most)
+      return wrong(concat("block_counts holds ", counts[row], " at row ", row, " (accepted: 0..",
+                          lists.most, ")"));
+    int64_t low = 0;
+    for (int32_t n = 0; n < counts[row]; ++n) {
+      if (indices[n] < low || indices[n] >= columns)
+        return wrong(concat("block_indices holds ", indices[n], " at [", row, ",", n,
+                            "] (accepted: ascending, 0..", columns - 1, ")"));
+      low = int64_t{indices[n]} + 1;
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_values(const AttentionTensors& tensors, const Problem& problem) noexcept {
@@ -88,6 +110,8 @@ Status check_values(const AttentionTensors& tensors, const Problem& problem) noe
     FOVEA_CHECK(read_cu_seqlens("cu_seqlens_q", tensors.cu_seqlens_q, problem.seq_q));
     FOVEA_CHECK(read_cu_seqlens("cu_seqlens_kv", tensors.cu_seqlens_kv, problem.seq_kv));
   }
+  if (const std::optional<ListShape> lists = list_shape(problem))
+    FOVEA_CHECK(check_lists(tensors, problem, *lists));
   if (tensors.mask.present() && tensors.mask.dtype == kI32)
     return check_zero_one<int32_t>(tensors.mask);
   if (tensors.mask.present() && tensors.mask.dtype == kI64)

@@ -8,6 +8,7 @@
 
 #include "fovea/attention.hpp"
 #include "src/core/cu_seqlens.hpp"
+#include "src/core/list_shape.hpp"
 #include "src/core/strides.hpp"
 #include "src/core/tensor_memory.hpp"
 #include "src/core/text.hpp"
@@ -74,7 +75,8 @@ class Describer {
   Result<Problem> describe() {
     for (Status (Describer::*step)() :
          {&Describer::check_operands, &Describer::read_sizes, &Describer::read_options,
-          &Describer::read_documents, &Describer::read_kv_lengths, &Describer::read_mask})
+          &Describer::read_documents, &Describer::read_kv_lengths, &Describer::read_mask,
+          &Describer::read_block_lists})
       FOVEA_CHECK((this->*step)());
     read_strides();
     if (Status status = validate(p_); !status) {
@@ -312,6 +314,61 @@ class Describer {
     return {};
   }
 
+  Status read_block_lists() {
+    const TensorView& counts = t_.block_counts;
+    const TensorView& indices = t_.block_indices;
+    if (!counts.present() && !indices.present()) return {};
+    if (!counts.present() || !indices.present())
+      return refuse(ErrorCode::invalid_argument,
+                    concat(counts.present() ? "block_indices" : "block_counts",
+                           " is absent (accepted: both or none)"));
+    ListShape lists{o_.block_q, o_.block_kv, 0, 1, 1};
+    for (const auto& [field, size] :
+         {std::pair("block_q", lists.block_q), std::pair("block_kv", lists.block_kv)})
+      if (size != 64 && size != 128)
+        return refuse(ErrorCode::invalid_argument,
+                      concat(field, " is ", size, " (accepted: 64, 128)"));
+    FOVEA_CHECK(check_input("block_counts", counts));
+    FOVEA_CHECK(check_input("block_indices", indices));
+    const int64_t rows = (p_.seq_q + lists.block_q - 1) / lists.block_q;
+    const auto fits = [](int64_t size, int64_t full) { return size == 1 || size == full; };
+    if (counts.rank != 3 || counts.dtype != kI32 || !counts.contiguous() ||
+        !fits(counts.shape[0], p_.batch) || !fits(counts.shape[1], p_.heads_q) ||
+        counts.shape[2] != rows)
+      return refuse_tensor(
+          "block_counts", counts,
+          concat("it does not fit: ", p_.seq_q, " queries in blocks of ", lists.block_q, " are ",
+                 rows, " (accepted: i32 [1|", p_.batch, ",1|", p_.heads_q, ",", rows,
+                 "], contiguous; block_q says how many queries a block has)"));
+    const bool same =
+        indices.rank == 4 && indices.dtype == kI32 && indices.contiguous() &&
+        std::equal(counts.shape.begin(), counts.shape.begin() + 3, indices.shape.begin());
+    if (!same)
+      return refuse_tensor("block_indices", indices,
+                           concat("it does not fit (accepted: i32 [", counts.shape[0], ",",
+                                  counts.shape[1], ",", rows, ",most], contiguous)"));
+    lists.batch = counts.shape[0];
+    lists.heads = counts.shape[1];
+    lists.most = indices.shape[3];
+    FOVEA_CHECK(read_block_classes(lists));
+    p_.sparse = to_pattern(lists);
+    return {};
+  }
+
+  Status read_block_classes(ListShape& lists) const {
+    const TensorView& partial = t_.block_partial;
+    if (!partial.present()) return {};
+    FOVEA_CHECK(check_input("block_partial", partial));
+    const bool same = partial.rank == 4 && partial.dtype == kU8 && partial.contiguous() &&
+                      std::equal(partial.shape.begin(), partial.shape.begin() + 4,
+                                 t_.block_indices.shape.begin());
+    if (!same)
+      return refuse_tensor("block_partial", partial,
+                           "it does not fit (accepted: u8 in the shape of block_indices)");
+    lists.partial = true;
+    return {};
+  }
+
   // Names the strides when they are of a known kind; strides that are never used do not count.
   void read_strides() {
     p_.alignment = kMaxAlignment;
@@ -350,7 +407,10 @@ class Describer {
         {"mask", &t_.mask},
         {"kv_lengths", &t_.kv_lengths},
         {"cu_seqlens_q", &t_.cu_seqlens_q},
-        {"cu_seqlens_kv", &t_.cu_seqlens_kv}};
+        {"cu_seqlens_kv", &t_.cu_seqlens_kv},
+        {"block_counts", &t_.block_counts},
+        {"block_indices", &t_.block_indices},
+        {"block_partial", &t_.block_partial}};
     for (const auto& [input, other] : inputs)
       if (other->present() && may_overlap(view, *other))
         return refuse_tensor(name, view,

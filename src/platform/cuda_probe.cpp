@@ -1,5 +1,6 @@
 #include "fovea/device_facts.hpp"
 #include "src/core/build_info.hpp"
+#include "src/cuda_device/cudnn_library.hpp"
 #include "src/cuda_device/device.hpp"
 
 namespace fovea {
@@ -11,6 +12,7 @@ Result<DeviceFacts> probe_cuda(int index) {
   facts.set("name", info->name);
   facts.set("driver", info->driver);
   facts.set("cuda", info->runtime);
+  if (const auto cudnn = cuda::load_cudnn()) facts.set("cudnn", (*cudnn)->version);
   const std::string embedded = build_info().cuda_embedded;
   facts.set("kernels", embedded.empty() ? "none" : embedded);
   return facts;

@@ -6,9 +6,14 @@
 #include <vector>
 
 #include "fovea/registry.hpp"
+#include "fovea/schedule.hpp"
+#include "fovea/sparse.hpp"
+#include "src/config/rules.hpp"
+#include "src/core/text.hpp"
 #include "src/core/workspace_pool.hpp"
 #include "src/cuda_device/device.hpp"
 #include "src/cuda_device/memory.hpp"
+#include "src/select/assumed_state.hpp"
 
 namespace fovea {
 namespace {
@@ -24,6 +29,7 @@ struct PlanKey {
   bool host_documents = false;
   bool npu_attn_varlen = false;
   bool sparse_state = false;
+  std::optional<BackendName> scheduled_dense;
 
   bool operator==(const PlanKey&) const = default;
 };
@@ -35,7 +41,7 @@ struct PlanKeyHash {
 PlanKey plan_key(const NormalForm& form, const ExecutionContext& context) {
   return {form.problem,           context.mask_mode,      context.packing_mode,
           context.kv_cache_dtype, context.host_documents, context.npu_attn_varlen,
-          context.sparse_state};
+          context.sparse_state,   context.scheduled_dense};
 }
 
 // A plan with the receipt its runs hand out: the backend's own, plus what selection added.
@@ -43,6 +49,7 @@ struct PlannedCall {
   std::shared_ptr<const Plan> plan;
   std::shared_ptr<const Receipt> receipt;
   uint64_t epoch = 0;
+  bool without_lists = false;  // a dense backend stands in and takes no block lists
 };
 
 Status check_layer(const LayerOptions& layer, const Problem& p) {
@@ -66,6 +73,54 @@ Status check_layer(const LayerOptions& layer, const Problem& p) {
             "' was declared mask_free but the call passes a mask; drop the mask or the declaration",
         {}};
   return {};
+}
+
+// A state of another layer's options would run something that this layer was not configured for.
+Status check_state(const LayerOptions& layer, const AttentionSpec& spec,
+                   const SparseAttentionState& state) {
+  const AttentionSpec& made = state.spec();
+  const bool same = made.backend == spec.backend &&
+                    (!made.radial || *made.radial == spec.radial.value_or(RadialOptions{})) &&
+                    (!made.local_sparse ||
+                     *made.local_sparse == spec.local_sparse.value_or(LocalSparseOptions{})) &&
+                    (!made.block_sparse ||
+                     *made.block_sparse == spec.block_sparse.value_or(BlockSparseOptions{}));
+  if (same) return {};
+  AttentionSpec wanted = made;
+  wanted.backend = spec.backend;
+  return Error{
+      ErrorCode::invalid_argument,
+      text::concat("layer '", layer.role, "' is configured as ", to_json(spec),
+                   ", but its sparse_state was made from ", to_json(made),
+                   "; make the state from the layer's own configuration"),
+      {{ReasonCode::sparse_state, "sparse_state", name(made.backend), name(spec.backend), {}}}};
+}
+
+// A call with everything that a plan for it depends on.
+struct PreparedCall {
+  AttentionTensors tensors;
+  Problem problem;
+  bool sparse_state = false;
+  std::optional<BackendName> scheduled_dense;
+};
+
+void drop_lists(AttentionTensors& tensors) {
+  tensors.block_counts = tensors.block_indices = tensors.block_partial = {};
+}
+
+// The lists of a block mask as tensors; the mask outlives the call.
+void set_lists(const BlockMask& mask, AttentionTensors& tensors) {
+  const BlockMaskShape& s = mask.shape();
+  const auto memory = [](std::span<const int32_t> values) {
+    return const_cast<int32_t*>(values.data());  // inputs are never written
+  };
+  tensors.block_counts = make_view(memory(mask.counts()), kI32, {s.batch, s.heads, mask.rows()});
+  tensors.block_indices =
+      make_view(memory(mask.indices()), kI32, {s.batch, s.heads, mask.rows(), mask.max_count()});
+  if (!mask.partial().empty()) {
+    tensors.block_partial = make_view(const_cast<uint8_t*>(mask.partial().data()), kU8,
+                                      {s.batch, s.heads, mask.rows(), mask.max_count()});
+  }
 }
 
 // What a layer keeps for one device.
@@ -116,7 +171,10 @@ Status check_padding(const AttentionMetadata& metadata, const AttentionTensors& 
 }  // namespace
 
 struct Attention::State {
-  State(LayerOptions l, AttentionConfig c) : layer(std::move(l)), config(std::move(c)) {
+  State(LayerOptions l, AttentionConfig c)
+      : layer(std::move(l)),
+        config(std::move(c)),
+        resolved(config.resolve(layer.role, layer.category)) {
     query.role = layer.role;
     query.category = layer.category;
     query.policy.mask_free = layer.mask_free;
@@ -124,6 +182,7 @@ struct Attention::State {
 
   const LayerOptions layer;
   const AttentionConfig config;
+  const ResolvedSpec resolved;
   RoleQuery query;
   std::unique_ptr<Executor> owned_executor;
   Executor* executor = nullptr;
@@ -164,11 +223,50 @@ struct Attention::State {
   // The configuration's own scale and causal flag apply unless the call gives them.
   CallOptions with_config(const CallOptions& options) const {
     CallOptions merged = options;
-    const ResolvedSpec resolved = config.resolve(layer.role, layer.category);
     if (resolved.spec == nullptr) return merged;
     if (!merged.scale) merged.scale = resolved.spec->scale;
     if (!merged.is_causal) merged.is_causal = resolved.spec->is_causal;
     return merged;
+  }
+
+  // Describes a call, with what its block mask and its sparse state make of it.
+  Result<PreparedCall> prepare(const AttentionTensors& tensors, const CallOptions& options) const {
+    PreparedCall call{tensors, {}, false, {}};
+    if (options.block_mask != nullptr) {
+      CallOptions blocks = options;
+      const BlockMaskShape& s = options.block_mask->shape();
+      blocks.block_q = s.block_q;
+      blocks.block_kv = s.block_kv;
+      set_lists(*options.block_mask, call.tensors);
+      FOVEA_TRY(call.problem, describe(call.tensors, blocks));
+      if (s.seq_q != call.problem.seq_q || s.seq_kv != call.problem.seq_kv)
+        return Error{
+            ErrorCode::invalid_argument,
+            text::concat("block_mask is of ", s.seq_q, " x ", s.seq_kv, " tokens in ", s.rows(),
+                         " x ", s.columns(), " blocks of ", s.block_q, " x ", s.block_kv,
+                         ", the call has ", call.problem.seq_q, " x ", call.problem.seq_kv),
+            {}};
+    } else {
+      FOVEA_TRY(call.problem, describe(call.tensors, options));
+    }
+    const SparseAttentionState* state = options.sparse_state;
+    if (state == nullptr || resolved.spec == nullptr || !config::is_sparse(resolved.spec->backend))
+      return call;
+    FOVEA_CHECK(check_state(layer, *resolved.spec, *state));
+    call.sparse_state = true;
+    if (state->should_use_dense()) {
+      call.scheduled_dense = state->dense_backend();
+      call.problem.sparse.reset();
+      drop_lists(call.tensors);
+    } else if (state->pattern()) {
+      if (call.problem.sparse)
+        return Error{ErrorCode::invalid_argument,
+                     "the call has both a block mask and a sparse_state with a " +
+                         state->pattern()->name + " pattern; give one",
+                     {}};
+      call.problem.sparse = state->pattern();
+    }
+    return call;
   }
 
   // The context of a call of this form.
@@ -179,8 +277,8 @@ struct Attention::State {
     return c;
   }
 
-  Result<PlannedCall> planned(Site& site, const NormalForm& form,
-                              const ExecutionContext& call_context) const {
+  Result<PlannedCall> planned(Site& site, const NormalForm& form, ExecutionContext call_context,
+                              const SparseAttentionState* state = nullptr) const {
     const uint64_t epoch = registry_epoch();
     const Problem& problem = form.problem;
     PlanKey key = plan_key(form, call_context);
@@ -190,35 +288,44 @@ struct Attention::State {
           found != site.plans.end() && found->second.epoch == epoch)
         return found->second;
     }
+    if (state != nullptr && state->pattern() && !call_context.scheduled_dense) {
+      // A geometry that does not fit is the backend's to refuse, with the reason.
+      if (auto mask = state->mask(problem.seq_q)) call_context.block_mask = std::move(mask).value();
+    }
     const RoleQuery q = query_for(problem);
     const std::shared_ptr<const Decision> decision = site.selector.decide(q, problem, call_context);
     if (decision->report.support == SupportStatus::unsupported)
       return refusal(*decision, q, problem);
-    FOVEA_TRY(
-        std::unique_ptr<Plan> plan,
-        decision->implementation->plan(decision->backend, problem, decision->spec, call_context));
+    FOVEA_TRY(std::unique_ptr<Plan> plan,
+              decision->implementation->plan(decision->backend, decision->problem, decision->spec,
+                                             call_context));
     Receipt receipt = plan->receipt();
     receipt.fallback = decision->fallback;
-    PlannedCall call{std::move(plan), std::make_shared<const Receipt>(std::move(receipt)), epoch};
+    receipt.scheduled_dense = call_context.scheduled_dense.has_value();
+    PlannedCall call{std::move(plan), std::make_shared<const Receipt>(std::move(receipt)), epoch,
+                     problem.sparse.has_value() && !decision->problem.sparse};
     std::lock_guard lock(site.mutex);
     if (site.plans.size() >= kMaxPlans) site.plans.clear();
     site.plans[std::move(key)] = call;
     return call;
   }
 
-  Result<std::shared_ptr<const Receipt>> run(const AttentionTensors& tensors,
-                                             const Problem& problem,
+  Result<std::shared_ptr<const Receipt>> run(PreparedCall& request,
                                              const CallOptions& options) const {
+    AttentionTensors& tensors = request.tensors;
     const AttentionMetadata nothing;
     const AttentionMetadata& metadata = options.metadata != nullptr ? *options.metadata : nothing;
-    FOVEA_TRY(const NormalForm form, normalise(problem, metadata));
+    FOVEA_TRY(const NormalForm form, normalise(request.problem, metadata));
     FOVEA_CHECK(check_layer(layer, form.problem));
     FOVEA_CHECK(check_padding(metadata, tensors));
     const Device device = tensors.q.device;
     FOVEA_TRY(Site* const site, this->site(device));
     ExecutionContext call_context = context_for(*site, form, metadata);
-    call_context.sparse_state = options.sparse_state != nullptr;
-    FOVEA_TRY(PlannedCall call, planned(*site, form, call_context));
+    call_context.sparse_state = request.sparse_state;
+    call_context.scheduled_dense = request.scheduled_dense;
+    FOVEA_TRY(PlannedCall call, planned(*site, form, std::move(call_context),
+                                        request.sparse_state ? options.sparse_state : nullptr));
+    if (call.without_lists) drop_lists(tensors);
     const AttentionTensors call_tensors = apply(form, tensors);
     const size_t bytes = call.plan->workspace_bytes();
     if (device.type == DeviceType::cuda) {
@@ -230,7 +337,11 @@ struct Attention::State {
     }
     FOVEA_TRY(WorkspacePool::Lease lease, site->workspaces.borrow(bytes));
     FOVEA_CHECK(call.plan->run(call_tensors, {lease.data(), lease.bytes()}, options.stream));
-    return call.receipt;
+    if (options.block_mask == nullptr || !tensors.block_counts.present()) return call.receipt;
+    // A plan for given lists does not know how many blocks they hold.
+    auto receipt = std::make_shared<Receipt>(*call.receipt);
+    receipt->density = options.block_mask->density();
+    return std::shared_ptr<const Receipt>(std::move(receipt));
   }
 };
 
@@ -263,25 +374,25 @@ Result<AttentionResult> Attention::operator()(const AttentionTensors& inputs,
   AttentionTensors tensors = inputs;
   tensors.out = {};
   tensors.lse = {};
-  FOVEA_TRY(Problem problem, describe(tensors, merged));
-  FOVEA_TRY(OutputSpecs specs, output_spec(problem));
+  FOVEA_TRY(PreparedCall call, state_->prepare(tensors, merged));
+  FOVEA_TRY(OutputSpecs specs, output_spec(call.problem));
   AttentionResult result;
   const Device device = tensors.q.device;
   FOVEA_TRY(result.out, allocate_output(specs.out, device, merged.stream));
-  tensors.out = result.out.view();
-  if (problem.lse) {
+  call.tensors.out = result.out.view();
+  if (call.problem.lse) {
     FOVEA_TRY(result.lse, allocate_output(specs.lse, device, merged.stream));
-    tensors.lse = result.lse.view();
+    call.tensors.lse = result.lse.view();
   }
-  FOVEA_TRY(result.receipt, state_->run(tensors, problem, merged));
+  FOVEA_TRY(result.receipt, state_->run(call, merged));
   return result;
 }
 
 Result<std::shared_ptr<const Receipt>> Attention::run(const AttentionTensors& tensors,
                                                       const CallOptions& options) const {
   const CallOptions merged = state_->with_config(options);
-  FOVEA_TRY(Problem problem, describe(tensors, merged));
-  return state_->run(tensors, problem, merged);
+  FOVEA_TRY(PreparedCall call, state_->prepare(tensors, merged));
+  return state_->run(call, merged);
 }
 
 std::shared_ptr<const Decision> Attention::resolve(const Problem& problem) const {
@@ -293,7 +404,14 @@ ExecutionPathResult Attention::resolve_execution_path(const Problem& problem,
                                                       const ExecutionContext& context) const {
   ExecutionContext declared = context;
   declared.executor = state_->executor;
-  return state_->home->selector.decide(state_->query_for(problem), problem, declared)->report;
+  Problem asked = problem;
+  // The host says that a state will come with the call, not which.
+  const bool unknown_video =
+      context.sparse_state && assume_sparse_state(state_->resolved.spec, 0, 0, asked, declared);
+  ExecutionPathResult report =
+      state_->home->selector.decide(state_->query_for(problem), asked, declared)->report;
+  if (unknown_video) report.density.reset();
+  return report;
 }
 
 Result<std::shared_ptr<const Plan>> Attention::plan(const Problem& problem,

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "src/select/assumed_state.hpp"
+
 namespace fovea {
 namespace {
 
@@ -40,8 +42,11 @@ Explanation explain(const AttentionConfig& config, std::shared_ptr<const Platfor
     const Problem problem =
         query.problem ? *query.problem : nominal_problem(query, out.facts.platform());
     if (query.problem) role.policy.head_dim = problem.head_dim;
-    const std::shared_ptr<const Decision> decision = selector.decide(role, problem, context);
     const Selection selection = selector.select(role);
+    Problem asked = problem;
+    ExecutionContext judged = context;
+    const bool unknown_video = assume_sparse_state(selection.spec, 0, 0, asked, judged);
+    const std::shared_ptr<const Decision> decision = selector.decide(role, asked, judged);
     ExplainEntry entry;
     entry.role = query.role;
     entry.category = query.category;
@@ -54,6 +59,7 @@ Explanation explain(const AttentionConfig& config, std::shared_ptr<const Platfor
       entry.spec = *selection.spec;
     }
     entry.report = decision->report;
+    if (unknown_video) entry.report.density.reset();
     entry.trail = decision->trail;
     const bool refused = decision->report.support == SupportStatus::unsupported;
     if (refused && (selection.spec == nullptr || selection.spec->strictness == Strictness::require))

@@ -7,7 +7,9 @@
 
 #include "fovea/log.hpp"
 #include "fovea/registry.hpp"
+#include "fovea/schedule.hpp"
 #include "fovea/select.hpp"
+#include "src/config/rules.hpp"
 #include "src/core/log.hpp"
 
 namespace fovea {
@@ -23,6 +25,7 @@ struct ContextKey {
   Device device;
   bool local = true, piecewise = false, paged_kv = false, require_fullgraph = false,
        sparse_state = false;
+  std::optional<BackendName> scheduled_dense;
   MaskMode mask_mode = MaskMode::none;
   PackingMode packing_mode = PackingMode::none;
   ParallelStrategy parallel_strategy = ParallelStrategy::none;
@@ -57,8 +60,8 @@ bool matches(const DecisionKey& key, uint64_t epoch, const RoleQuery& query, con
          k.device == context.device && k.local == context.local &&
          k.piecewise == context.piecewise && k.paged_kv == context.paged_kv &&
          k.require_fullgraph == context.require_fullgraph &&
-         k.sparse_state == context.sparse_state && k.mask_mode == context.mask_mode &&
-         k.packing_mode == context.packing_mode &&
+         k.sparse_state == context.sparse_state && k.scheduled_dense == context.scheduled_dense &&
+         k.mask_mode == context.mask_mode && k.packing_mode == context.packing_mode &&
          k.parallel_strategy == context.parallel_strategy && k.boundaries == boundaries &&
          k.kv_cache_dtype == context.kv_cache_dtype && k.role == query.role &&
          k.category == query.category && key.problem == problem;
@@ -74,6 +77,7 @@ ContextKey make_context_key(const RoleQuery& query, const ExecutionContext& c) {
   k.paged_kv = c.paged_kv;
   k.require_fullgraph = c.require_fullgraph;
   k.sparse_state = c.sparse_state;
+  k.scheduled_dense = c.scheduled_dense;
   k.mask_mode = c.mask_mode;
   k.packing_mode = c.packing_mode;
   k.parallel_strategy = c.parallel_strategy;
@@ -141,10 +145,11 @@ struct Selector::State {
   std::mutex log_mutex;
   std::set<std::string> logged;
 
-  void log_once(LogLevel level, std::string line) {
+  // Once for each line and key.
+  void log_once(LogLevel level, const std::string& line, const std::string& key = {}) {
     {
       std::lock_guard lock(log_mutex);
-      if (!logged.insert(line).second) return;
+      if (!logged.insert(key + line).second) return;
     }
     log(level, line);
   }
@@ -194,18 +199,27 @@ struct Selector::State {
                   const ExecutionContext& context) {
     Decision d;
     d.source = selection.source;
+    d.problem = problem;
+    // A dense backend that stands in for a sparse one reads every key.
+    Problem dense = problem;
+    dense.sparse.reset();
     bool chosen = false;
     for (const Candidate& candidate : selection.candidates) {
       TrailEntry entry{candidate.backend, TrailVerdict::not_tried, {}};
       if (!chosen) {
         ExecutionPathResult report;
         std::shared_ptr<const Backend> implementation;
-        entry.reasons = ask(candidate, problem, context, report, implementation);
+        const bool stands_in = selection.spec != nullptr &&
+                               config::is_sparse(selection.spec->backend) &&
+                               candidate.backend != selection.spec->backend;
+        const Problem& asked = stands_in ? dense : problem;
+        entry.reasons = ask(candidate, asked, context, report, implementation);
         if (entry.reasons.empty()) {
           entry.verdict = TrailVerdict::selected;
           chosen = true;
           d.backend = candidate.backend;
           d.spec = candidate.spec;
+          d.problem = asked;
           d.report = std::move(report);
           d.implementation = std::move(implementation);
         } else {
@@ -248,11 +262,11 @@ struct Selector::State {
   }
 
   void log_fallback(const Selection& selection, const Decision& d) {
-    if (selection.spec->from_factory &&
+    if (config::is_sparse(d.fallback->from) &&
         d.fallback->reasons.front().code == ReasonCode::sparse_state) {
-      log_once(LogLevel::warning, "Sparse attention requires sparse_state, falling back to " +
-                                      name(d.backend) + " [" +
-                                      role_text(selection.role, selection.category) + "]");
+      log_once(LogLevel::warning,
+               "Sparse attention requires sparse_state, falling back to " + name(d.backend),
+               role_text(selection.role, selection.category));
       return;
     }
     log_once(LogLevel::warning, name(d.fallback->from) + " was preferred for " +
@@ -297,12 +311,8 @@ Selection Selector::select(const RoleQuery& query) const {
     PolicyQuery named = query.policy;
     named.provider = s.spec->provider;
     add(state_->verdicts_for(s.spec->backend, named).front(), s.spec);
-    if (s.spec->from_factory) {
-      const BackendName dense = s.spec->radial         ? s.spec->radial->dense_backend
-                                : s.spec->local_sparse ? s.spec->local_sparse->dense_backend
-                                                       : backend::FLASH_ATTN;
-      add(state_->verdicts_for(dense, query.policy).front(), nullptr);
-    }
+    if (s.spec->strictness == Strictness::prefer && (s.spec->radial || s.spec->local_sparse))
+      add(state_->verdicts_for(dense_backend(*s.spec), query.policy).front(), nullptr);
   }
   if (s.spec == nullptr || s.spec->strictness == Strictness::prefer)
     for (PolicyVerdict& verdict : state_->verdicts_for(std::nullopt, query.policy))
@@ -328,7 +338,16 @@ std::shared_ptr<const Decision> Selector::decide(const RoleQuery& query, const P
       return found->second;
     }
   }
-  const Selection selection = select(query);
+  Selection selection = select(query);
+  if (context.scheduled_dense) {
+    // The schedule names what runs; under `prefer` the platform's list stands behind it.
+    std::erase_if(selection.candidates, [&](const Candidate& c) {
+      return c.spec != nullptr || c.backend == *context.scheduled_dense;
+    });
+    PolicyVerdict dense = state.verdicts_for(*context.scheduled_dense, query.policy).front();
+    selection.candidates.insert(selection.candidates.begin(),
+                                {*context.scheduled_dense, nullptr, std::move(dense)});
+  }
   ExecutionContext judged = context;
   judged.facts = state.platform->facts();
   auto decision = std::make_shared<const Decision>(state.decide(selection, problem, judged));

@@ -102,6 +102,81 @@ Result<BlockMask> BlockMask::from_matrix(const BlockMaskShape& shape,
   return mask;
 }
 
+namespace {
+
+// The class of one block: 0 hidden, 1 full, 2 partial.
+uint8_t classify(const uint8_t* mask, const TensorView& view, int64_t rows, int64_t columns) {
+  bool any = false;
+  bool all = true;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c) {
+      const bool on = mask[r * view.stride[2] + c * view.stride[3]] != 0;
+      any = any || on;
+      all = all && on;
+    }
+  }
+  return all ? 1 : any ? 2 : 0;
+}
+
+}  // namespace
+
+Result<BlockMask> BlockMask::from_classes(const BlockMaskShape& shape,
+                                          std::span<const uint8_t> classes) {
+  FOVEA_TRY(BlockMask mask, from_matrix(shape, classes));
+  if (std::find(classes.begin(), classes.end(), uint8_t{2}) == classes.end()) return mask;
+  mask.partial_.resize(mask.indices_.size());
+  const auto width = static_cast<size_t>(shape.columns());
+  for (size_t row = 0; row < mask.counts_.size(); ++row) {
+    const size_t first = row * static_cast<size_t>(mask.max_count_);
+    for (size_t n = first; n < first + static_cast<size_t>(mask.counts_[row]); ++n) {
+      mask.partial_[n] = classes[row * width + static_cast<size_t>(mask.indices_[n])] == 2 ? 1 : 0;
+    }
+  }
+  return mask;
+}
+
+std::vector<uint8_t> BlockMask::classes() const {
+  std::vector<uint8_t> out = matrix();
+  const auto width = static_cast<size_t>(columns());
+  for (size_t n = 0; n < partial_.size(); ++n) {
+    if (partial_[n] == 0) continue;
+    out[n / static_cast<size_t>(max_count_) * width + static_cast<size_t>(indices_[n])] = 2;
+  }
+  return out;
+}
+
+Result<BlockMask> BlockMask::from_token_mask(const BlockMaskShape& shape, const TensorView& mask) {
+  FOVEA_CHECK(sparse::check_shape(shape));
+  const bool fits = mask.rank == 4 && (mask.dtype == kBool || mask.dtype == kU8) &&
+                    mask.device.type == DeviceType::cpu && mask.data != nullptr &&
+                    mask.shape[0] == shape.batch && mask.shape[1] == shape.heads &&
+                    mask.shape[2] == shape.seq_q && mask.shape[3] == shape.seq_kv;
+  if (!fits) {
+    return sparse::invalid_argument(
+        text::concat("mask ", to_string(mask), " on ", to_string(mask.device),
+                     " does not fit (accepted: bool or u8 [", shape.batch, ",", shape.heads, ",",
+                     shape.seq_q, ",", shape.seq_kv, "] on the CPU)"));
+  }
+  const int64_t rows = shape.rows();
+  const int64_t columns = shape.columns();
+  std::vector<uint8_t> classes(static_cast<size_t>(shape.batch * shape.heads * rows * columns));
+  size_t at = 0;
+  for (int64_t plane = 0; plane < shape.batch * shape.heads; ++plane) {
+    const auto* base = static_cast<const uint8_t*>(mask.data) +
+                       plane / shape.heads * mask.stride[0] + plane % shape.heads * mask.stride[1];
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t first_row = r * shape.block_q;
+      for (int64_t c = 0; c < columns; ++c) {
+        const int64_t first_key = c * shape.block_kv;
+        classes[at++] = classify(base + first_row * mask.stride[2] + first_key * mask.stride[3],
+                                 mask, std::min<int64_t>(shape.block_q, shape.seq_q - first_row),
+                                 std::min<int64_t>(shape.block_kv, shape.seq_kv - first_key));
+      }
+    }
+  }
+  return from_classes(shape, classes);
+}
+
 Result<BlockMask> BlockMask::from_lists(const BlockMaskShape& shape,
                                         std::span<const int32_t> counts,
                                         std::span<const int32_t> indices) {
@@ -172,7 +247,12 @@ std::vector<int64_t> BlockMask::row_histogram() const {
 }
 
 int64_t BlockMask::memory_bytes() const noexcept {
-  return static_cast<int64_t>((counts_.size() + indices_.size()) * sizeof(int32_t));
+  return static_cast<int64_t>((counts_.size() + indices_.size()) * sizeof(int32_t) +
+                              partial_.size());
+}
+
+int64_t BlockMask::partial_blocks() const noexcept {
+  return std::count(partial_.begin(), partial_.end(), uint8_t{1});
 }
 
 uint64_t BlockMask::hash() const noexcept {
@@ -224,7 +304,7 @@ Result<BlockMask> BlockMask::split(int32_t block_q, int32_t block_kv) const {
   FOVEA_CHECK(sparse::check_shape(shape));
   const int64_t rows_per = shape_.block_q / block_q;
   const int64_t columns_per = shape_.block_kv / block_kv;
-  const std::vector<uint8_t> source = matrix();
+  const std::vector<uint8_t> source = classes();
   const int64_t planes = shape.batch * shape.heads;
   std::vector<uint8_t> out(static_cast<size_t>(planes * shape.rows() * shape.columns()));
   size_t at = 0;
@@ -236,7 +316,7 @@ Result<BlockMask> BlockMask::split(int32_t block_q, int32_t block_kv) const {
       }
     }
   }
-  return from_matrix(shape, out);
+  return from_classes(shape, out);
 }
 
 }  // namespace fovea

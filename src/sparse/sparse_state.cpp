@@ -1,7 +1,9 @@
 #include <mutex>
 
+#include "src/core/log.hpp"
 #include "src/core/text.hpp"
 #include "src/sparse/block_mask.hpp"
+#include "src/sparse/pattern.hpp"
 
 namespace fovea {
 
@@ -9,13 +11,15 @@ struct SparseAttentionState::State {
   State(AttentionSpec s, MaskMap m, VideoModel v)
       : spec(std::move(s)), mask_map(std::move(m)), model(v) {}
 
-  const AttentionSpec spec;  // radial or local_sparse is set
+  const AttentionSpec spec;  // the block of its backend is set
   const MaskMap mask_map;
   const VideoModel model;
+  std::optional<SparsePattern> pattern;
 
   mutable std::mutex mutex;
   int64_t step = 0;
   int64_t layer = 0;
+  std::optional<int64_t> total_steps;
 };
 
 SparseAttentionState::SparseAttentionState(std::unique_ptr<State> state)
@@ -50,14 +54,21 @@ Result<SparseAttentionState> SparseAttentionState::create(const AttentionSpec& s
     if (!full.radial) full.radial.emplace();
   } else if (spec.backend == backend::LOCAL_SPARSE_ATTN) {
     if (!full.local_sparse) full.local_sparse.emplace();
+  } else if (spec.backend == backend::BLOCK_SPARSE_ATTN || spec.backend == backend::SPARGE_ATTN) {
+    if (!full.block_sparse) full.block_sparse.emplace();
   } else {
     return Error{ErrorCode::invalid_config,
                  text::concat(name(spec.backend),
-                              " has no video pattern (accepted: RADIAL_ATTN, LOCAL_SPARSE_ATTN)"),
+                              " keeps no sparse state (accepted: RADIAL_ATTN, LOCAL_SPARSE_ATTN, "
+                              "BLOCK_SPARSE_ATTN, SPARGE_ATTN)"),
                  {}};
   }
   FOVEA_TRY(const VideoModel model, parse_video_model(model_type));
-  return SparseAttentionState(std::make_unique<State>(std::move(full), std::move(mask_map), model));
+  auto state = std::make_unique<State>(std::move(full), std::move(mask_map), model);
+  const MaskMap& map = state->mask_map;
+  state->pattern = sparse::video_pattern(
+      state->spec, {map.num_frame(), map.tokens_per_frame(), map.grid(), model});
+  return SparseAttentionState(std::move(state));
 }
 
 Status SparseAttentionState::update(std::optional<int64_t> numeral_timestep,
@@ -69,6 +80,21 @@ Status SparseAttentionState::update(std::optional<int64_t> numeral_timestep,
   const std::lock_guard lock(state_->mutex);
   state_->step = numeral_timestep.value_or(state_->step);
   state_->layer = layer_idx.value_or(state_->layer);
+  return {};
+}
+
+Status SparseAttentionState::begin_run(int64_t steps, int64_t layers) {
+  AttentionConfig config;
+  config.default_spec = state_->spec;
+  MatrixQuery query;
+  query.steps = steps;
+  query.layers = layers;
+  FOVEA_CHECK(sparse::check_range("steps", steps, 1, INT32_MAX));
+  FOVEA_CHECK(sparse::check_range("layers", layers, 1, INT32_MAX));
+  FOVEA_TRY(const ScheduleMatrix matrix, ScheduleMatrix::build(config, nullptr, query));
+  for (const std::string& warning : matrix.warnings()) log(LogLevel::warning, warning);
+  const std::lock_guard lock(state_->mutex);
+  state_->total_steps = steps;
   return {};
 }
 
@@ -84,24 +110,33 @@ int64_t SparseAttentionState::layer_idx() const noexcept {
 
 DenseCause SparseAttentionState::dense_cause() const noexcept {
   const std::lock_guard lock(state_->mutex);
-  return fovea::dense_cause(&state_->spec, state_->step, state_->layer);
+  return fovea::dense_cause(&state_->spec, state_->step, state_->layer, state_->total_steps);
 }
 
 std::string_view SparseAttentionState::sparsity_type() const noexcept {
   if (should_use_dense()) return "dense";
-  return state_->spec.radial ? "radial" : "local";
+  if (state_->spec.radial) return "radial";
+  return state_->spec.local_sparse ? "local" : "block_sparse";
 }
 
 BackendName SparseAttentionState::dense_backend() const noexcept {
-  return state_->spec.radial ? state_->spec.radial->dense_backend
-                             : state_->spec.local_sparse->dense_backend;
+  return fovea::dense_backend(state_->spec);
+}
+
+const std::optional<SparsePattern>& SparseAttentionState::pattern() const noexcept {
+  return state_->pattern;
 }
 
 Result<std::shared_ptr<const BlockMask>> SparseAttentionState::mask(int64_t seq_len) const {
   if (state_->spec.radial) {
     return state_->mask_map.radial(seq_len, *state_->spec.radial, state_->model);
   }
-  return state_->mask_map.local(seq_len, *state_->spec.local_sparse);
+  if (state_->spec.local_sparse) {
+    return state_->mask_map.local(seq_len, *state_->spec.local_sparse);
+  }
+  return Error{ErrorCode::invalid_config,
+               name(state_->spec.backend) + " has no video pattern; its blocks come with the call",
+               {}};
 }
 
 const AttentionSpec& SparseAttentionState::spec() const noexcept { return state_->spec; }

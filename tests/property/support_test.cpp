@@ -3,6 +3,7 @@
 #include <set>
 
 #include "src/core/compare.hpp"
+#include "src/sparse/pattern.hpp"
 #include "tests/contract/harness.hpp"
 #include "tests/property/generator.hpp"
 #include "tests/property/narrow_backend.hpp"
@@ -60,7 +61,12 @@ void run_question(const contract::Target& target, const Question& q, const Plan&
   EXPECT_EQ(inputs->input_hash(), before);
   EXPECT_TRUE(inputs->output_guards_intact());
   if (!compare) return;
-  auto oracle = backends::reference::compute_oracle(q.problem, inputs->tensors(), *target.executor);
+  std::shared_ptr<const BlockMask> mask;
+  if (q.problem.sparse) {
+    mask = sparse::planned_mask(sparse::read_pattern(q.problem).value()).value();
+  }
+  auto oracle = backends::reference::compute_oracle(q.problem, inputs->tensors(), *target.executor,
+                                                    mask.get());
   ASSERT_TRUE(oracle.has_value()) << oracle.error().message;
   const auto agreement = backends::reference::compare_to_oracle(q.problem, inputs->tensors(),
                                                                 *oracle, DataKind::random);

@@ -130,5 +130,31 @@ TEST(BlockMask, SplitsIntoSmallerBlocksOnly) {
   EXPECT_EQ(mask.split(32, 64).error().message, "block_q 32 is not supported (accepted: 64, 128)");
 }
 
+TEST(BlockMask, ClassifiesAMaskPerToken) {
+  // Two items of 130 queries and 200 keys: keys from 64 on are hidden in the first item, every
+  // third key of the second block in the other.
+  const BlockMaskShape shape{130, 200, 128, 64, 2, 1};
+  std::vector<uint8_t> tokens(2 * 130 * 200);
+  for (size_t at = 0; at < tokens.size(); ++at) {
+    const size_t j = at % 200;
+    tokens[at] = at < tokens.size() / 2 ? j < 64 : j < 64 || (j < 128 && j % 3 != 0);
+  }
+  const TensorView view = make_view(tokens.data(), kBool, {2, 1, 130, 200});
+  const BlockMask mask = BlockMask::from_token_mask(shape, view).value();
+  EXPECT_EQ(mask.text(), "#...\n#...\n\n##..\n##..\n");
+  EXPECT_EQ(std::vector(mask.partial().begin(), mask.partial().end()),
+            (std::vector<uint8_t>{0, 0, 0, 0, 0, 1, 0, 1}));
+  EXPECT_EQ(mask.partial_blocks(), 2);
+  EXPECT_EQ(mask.memory_bytes(), (4 + 8) * 4 + 8);
+  const BlockMask smaller = mask.split(64, 64).value();
+  EXPECT_EQ(smaller.partial_blocks(), 3);
+  EXPECT_EQ(smaller.active(), 9);
+  EXPECT_NE(mask, BlockMask::from_matrix(shape, mask.matrix()).value());
+  EXPECT_TRUE(BlockMask::from_matrix(shape, mask.matrix()).value().partial().empty());
+  EXPECT_EQ(BlockMask::from_token_mask({130, 201, 128, 64, 2, 1}, view).error().message,
+            "mask bool[2,1,130,200] on cpu does not fit (accepted: bool or u8 [2,1,130,201] on the "
+            "CPU)");
+}
+
 }  // namespace
 }  // namespace fovea

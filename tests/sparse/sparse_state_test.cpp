@@ -89,7 +89,8 @@ TEST(SparseAttentionState, TakesASpecWithItsDenseBackend) {
   EXPECT_TRUE(SparseAttentionState::create(spec, small_map()).value().should_use_dense());
   spec.backend = backend::FLASH_ATTN;
   EXPECT_EQ(SparseAttentionState::create(spec, small_map()).error().message,
-            "FLASH_ATTN has no video pattern (accepted: RADIAL_ATTN, LOCAL_SPARSE_ATTN)");
+            "FLASH_ATTN keeps no sparse state (accepted: RADIAL_ATTN, LOCAL_SPARSE_ATTN, "
+            "BLOCK_SPARSE_ATTN, SPARGE_ATTN)");
 }
 
 TEST(SparseAttentionState, RefusesWrongConfigurations) {

@@ -88,6 +88,20 @@ class BenchTest(CliTest):
             self.assertGreaterEqual(float(bar.get("width")), 0)
             self.assertLessEqual(float(bar.get("x")) + float(bar.get("width")), 900)
 
+    def test_roofline(self):
+        path = self.folder / "roofline.svg"
+        problems = ["--problem", "f32 b1 h2 s96 d32", "--problem", "f32 b1 h1 s64 d16 sk=7"]
+        self.succeed("bench", *problems, "--repeat", "3", "--no-baselines", "--roofline", path)
+        root = ElementTree.parse(path).getroot()
+        words = "\n".join(element.text or "" for element in root.findall(".//{*}text"))
+        for problem in problems[1::2]:
+            self.assertIn(problem, words)
+        points = root.findall(".//{*}circle")
+        self.assertEqual(len(points), 2)
+        for point in points:
+            self.assertTrue(130 <= float(point.get("cx")) <= 864)
+            self.assertTrue(110 <= float(point.get("cy")) <= 490)
+
     def test_table_and_csv(self):
         arguments = ["bench", "--problem", "f32 b1 h1 s32 d16", "--repeat", "2"]
         self.assertIn("x materialised_softmax", self.succeed(*arguments).out)

@@ -20,6 +20,7 @@ FIELDS = {
     "oracle",
     "outputs",
     "seed",
+    "oracle_rows",
 }
 
 
@@ -31,6 +32,7 @@ class CheckTest(CliTest):
         self.assertLessEqual(FIELDS, set(document))
         self.assertEqual(document["schema"], "fovea.check/1")
         self.assertEqual(document["seed"], 7)
+        self.assertGreater(document["oracle_rows"], 0)
         self.assertEqual(document["problem"], "f32 b1 h2 s65 d32 lse=1 seed=7")
         self.assertTrue(document["oracle"]["pass"])
         self.assertEqual(document["oracle"]["tensor"], "out")

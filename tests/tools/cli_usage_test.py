@@ -132,11 +132,15 @@ class SmallVerbTest(CliTest):
     def test_devices(self):
         document = self.succeed("devices", "--format", "json").json()
         self.assertEqual(document["schema"], "fovea.devices/1")
-        (device,) = document["devices"]
+        device, *gpus = document["devices"]
         self.assertEqual(set(device), {"device", "platform", "isa", "threads", "facts"})
         self.assertEqual(device["device"], "cpu")
         self.assertEqual(device["facts"]["isa"], device["isa"])
         self.assertGreaterEqual(device["threads"], 1)
+        for index, gpu in enumerate(gpus):
+            self.assertEqual(set(gpu), {"device", "platform", "memory_bytes", "facts"})
+            self.assertEqual(gpu["device"], f"cuda:{index}")
+            self.assertGreater(gpu["memory_bytes"], 2**30)
 
     def test_devices_follow_the_instruction_set_cap(self):
         document = self.succeed(

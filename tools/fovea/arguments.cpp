@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fovea/libraries.hpp"
 #include "src/core/text.hpp"
 #include "src/cuda_device/device.hpp"
 
@@ -30,6 +31,8 @@ std::string overlay(std::string_view preset, std::string_view changes) {
   }
   return merged;
 }
+
+constexpr const char* kCudnnHelp = "The cuDNN library to load on a GPU (libcudnn.so.9)";
 
 // "cuda" or "cuda:N", a device of this machine rather than a preset.
 bool names_cuda(std::string_view device) {
@@ -75,9 +78,11 @@ void FactsArguments::declare(Flags& flags) {
   flags.add("--platform", "NAME", &platform, "Judge for cuda, rocm, npu, xpu, musa or cpu");
   flags.add("--facts", "KEY=VALUE,...", &facts,
             "What is known of that device; with --device, changes to the preset");
+  flags.add("--cudnn", "FILE", &cudnn, kCudnnHelp);
 }
 
 Result<FactsArguments::Judged> FactsArguments::read() const {
+  if (cudnn) FOVEA_CHECK(set_cudnn_library(*cudnn));
   std::optional<PlatformId> wanted;
   if (platform) {
     FOVEA_TRY(wanted, parse_platform(*platform));
@@ -121,11 +126,13 @@ Result<FactsArguments::Judged> FactsArguments::read() const {
 
 void DeviceArguments::declare(Flags& flags) {
   flags.add("--device", "cpu|cuda[:N]", &device, "Where to run (cpu)");
+  flags.add("--cudnn", "FILE", &cudnn, kCudnnHelp);
   flags.add("--threads", "N", &threads, "CPU threads (FOVEA_NUM_THREADS, else all)");
 }
 
 Result<Device> DeviceArguments::target() const {
   FOVEA_TRY(const Device parsed, parse_device(device));
+  if (cudnn) FOVEA_CHECK(set_cudnn_library(*cudnn));
   if (parsed.type == DeviceType::cpu) return parsed;
   if (auto info = cuda::device_info(parsed.index); !info) {
     Error error = std::move(info).error();

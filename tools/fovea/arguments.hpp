@@ -31,6 +31,7 @@ struct FactsArguments {
   std::optional<std::string> platform;
   std::optional<std::string> facts;
   std::optional<std::string> device;
+  std::optional<std::string> cudnn;
 
   void declare(Flags& flags);
   struct Judged {
@@ -44,6 +45,7 @@ struct FactsArguments {
 // --device cpu|cuda[:N] and --threads: the device to run on.
 struct DeviceArguments {
   std::string device = "cpu";
+  std::optional<std::string> cudnn;
   int64_t threads = 0;
 
   void declare(Flags& flags);

@@ -1,5 +1,8 @@
 // fovea bench: the speed of a backend, with baselines in the same run.
 #include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <vector>
 
 #include "fovea/version.hpp"
 #include "src/backends/reference/agreement.hpp"
@@ -12,6 +15,8 @@
 #include "tools/fovea/bench_plot.hpp"
 #include "tools/fovea/json.hpp"
 #include "tools/fovea/layer_run.hpp"
+#include "tools/fovea/roofline_plot.hpp"
+#include "tools/fovea/sparse_call.hpp"
 #include "tools/fovea/svg.hpp"
 #include "tools/fovea/verb.hpp"
 
@@ -45,6 +50,27 @@ std::optional<double> core_peak_tflops(std::string_view isa_name, DType dtype) {
   return peak.flops / 1e12;
 }
 
+// How fast memory is copied by all threads, read and written bytes together.
+double copy_bytes_per_second(Executor& executor) {
+  constexpr size_t kBytes = size_t{64} << 20;  // per thread: beyond every cache
+  constexpr int kRounds = 5;
+  const int64_t workers = executor.workers();
+  std::vector<std::vector<char>> from(static_cast<size_t>(workers), std::vector<char>(kBytes, 1));
+  std::vector<std::vector<char>> to = from;
+  double best_ms = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    executor.parallel_for(workers, [&](int64_t i, int) {
+      std::memcpy(to[static_cast<size_t>(i)].data(), from[static_cast<size_t>(i)].data(), kBytes);
+    });
+    const double took =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (round == 0 || took < best_ms) best_ms = took;
+  }
+  return best_ms > 0 ? 2e3 * static_cast<double>(kBytes) * static_cast<double>(workers) / best_ms
+                     : 0;
+}
+
 // The peak around a case from those before and after it.
 std::optional<double> steady_peak(std::optional<double> before, std::optional<double> after) {
   if (!before || !after) return std::nullopt;
@@ -61,29 +87,40 @@ std::string baselines_text(const std::vector<BaselineReport>& baselines) {
   return parts.empty() ? "-" : text::join(parts);
 }
 
+// "12.1 MiB (dense 11.9 MiB)".
+std::string memory_text(const BenchCase& row) {
+  std::string out = byte_count(row.memory_bytes);
+  for (const BaselineReport& baseline : row.baselines) {
+    if (!baseline.memory_bytes) continue;
+    out += text::concat(" (", baseline.name, " ", byte_count(*baseline.memory_bytes), ")");
+  }
+  return out;
+}
+
 Table table_of(const BenchReport& report) {
-  Table table{{"problem", "backend", "path", "median", "p10", "p90", "speed", "of peak", "rel_l2",
-               "faster than"},
+  Table table{{"problem", "backend", "path", "density", "median", "p10", "p90", "speed", "of peak",
+               "memory", "rel_l2", "faster than"},
               {}};
   for (const BenchCase& row : report.cases) {
     const Table::Cell error =
         row.rel_l2 ? Table::Cell(scientific(*row.rel_l2), *row.pass ? Colour::good : Colour::bad)
                    : Table::Cell("-");
     table.rows.push_back({to_string(row.problem), name(row.backend), row.path,
+                          row.density ? fixed(*row.density, 4) : "1",
                           duration(row.timing.median_ms), duration(row.timing.p10_ms),
-                          duration(row.timing.p90_ms), flop_rate(row.tflops),
+                          duration(row.timing.p90_ms), flop_rate(*row.tflops_kept),
                           row.peak_fraction ? fixed(100 * *row.peak_fraction, 1) + " %" : "-",
-                          error, baselines_text(row.baselines)});
+                          memory_text(row), error, baselines_text(row.baselines)});
   }
   return table;
 }
 
 // One row per case and per baseline.
 Table csv_of(const BenchReport& report) {
-  Table table{
-      {"problem", "backend", "path", "median_ms", "p10_ms", "p90_ms", "runs", "tflops",
-       "tflops_kept", "peak_fraction", "rel_l2", "pass", "baseline", "baseline_median_ms", "ratio"},
-      {}};
+  Table table{{"problem", "backend", "path", "median_ms", "p10_ms", "p90_ms", "runs", "tflops",
+               "tflops_kept", "density", "memory_bytes", "peak_fraction", "rel_l2", "pass",
+               "baseline", "baseline_median_ms", "ratio"},
+              {}};
   const auto figure = [](const std::optional<double>& value) {
     return value ? text::format_number(*value) : std::string();
   };
@@ -97,6 +134,8 @@ Table csv_of(const BenchReport& report) {
                                             std::to_string(row.timing.runs_ms.size()),
                                             text::format_number(row.tflops),
                                             figure(row.tflops_kept),
+                                            figure(row.density),
+                                            std::to_string(row.memory_bytes),
                                             figure(row.peak_fraction),
                                             figure(row.rel_l2),
                                             row.pass ? (*row.pass ? "true" : "false") : ""};
@@ -125,6 +164,7 @@ class BenchVerb : public Verb {
     flags.add("--repeat", "N", &repeat_, "Timed runs of each case (10)");
     flags.add("--no-baselines", "", &no_baselines_, "Time the backend alone");
     flags.add("--plot", "F.svg", &plot_, "Draw the result");
+    flags.add("--roofline", "F.svg", &roofline_, "Draw speed against FLOPs per byte");
   }
 
   Result<ExitCode> execute(const Invocation& invocation) override {
@@ -152,6 +192,10 @@ class BenchVerb : public Verb {
     }
     terminal.end_progress();
     if (plot_) FOVEA_CHECK(svg::save(*plot_, bench_plot(report)));
+    if (roofline_) {
+      if (report.device == "cpu") report.bytes_per_second = copy_bytes_per_second(*executor);
+      FOVEA_CHECK(svg::save(*roofline_, roofline_plot(report)));
+    }
     switch (invocation.format) {
       case Format::json:
         terminal.write(bench_json(report));
@@ -185,6 +229,11 @@ class BenchVerb : public Verb {
     const std::optional<double> peak_before = core_peak_tflops(warm.receipt->isa, problem.dtype);
     run.warm_up_ms = 0;
     run.repeat = repeat_;
+    std::optional<SparseCall> sparse;
+    if (problem.sparse) {
+      FOVEA_TRY(sparse, make_sparse_call(problem, run));
+      sparse->place(run);
+    }
     FOVEA_TRY(const RunReport measured, run_layer(run));
     const Receipt& receipt = *measured.receipt;
     const std::optional<double> peak_after = core_peak_tflops(receipt.isa, problem.dtype);
@@ -196,20 +245,40 @@ class BenchVerb : public Verb {
     row.path = receipt.path;
     row.timing = measured.timing;
     row.tflops = measured.tflops;
+    row.density = receipt.density;
+    row.memory_bytes = receipt.workspace_bytes;
+    if (sparse) row.memory_bytes += static_cast<size_t>(sparse->mask->memory_bytes());
     row.tflops_kept = receipt.density ? row.tflops * *receipt.density : row.tflops;
     if (const std::optional<double> peak = steady_peak(peak_before, peak_after)) {
-      row.peak_fraction = row.tflops / (*peak * executor.workers());
+      row.peak_tflops = *peak * executor.workers();
+      row.peak_fraction = *row.tflops_kept / *row.peak_tflops;
     }
     // On a device the clock has stopped; on the CPU the oracle would cost as much as the run.
     if (device != kCpu || flop_count(problem) <= kOracleFlops) {
       namespace reference = backends::reference;
       FOVEA_TRY(const reference::Agreement agreement,
-                reference::agree_with_oracle(measured.problem, inputs.tensors(), executor,
-                                             DataKind::random, kOracleFlops));
+                reference::agree_with_oracle(
+                    measured.problem, inputs.tensors(), executor, DataKind::random, kOracleFlops,
+                    sparse && !receipt.fallback ? sparse->mask.get() : nullptr));
       row.rel_l2 = agreement.out.rel_l2;
       row.pass = agreement.pass;
     }
-    if (no_baselines_ || device != kCpu) return row;
+    if (no_baselines_) return row;
+    if (sparse) {
+      // The same call without a pattern.
+      run.config = {};
+      run.config.default_spec.emplace().backend = backend::FLASH_ATTN;
+      run.options.sparse_state = nullptr;
+      run.options.block_mask = nullptr;
+      FOVEA_TRY(const RunReport dense, run_layer(run));
+      add_baseline(row, "dense", dense.timing);
+      row.baselines.back().memory_bytes = dense.receipt->workspace_bytes;
+      return row;
+    }
+    if (device != kCpu) {
+      FOVEA_CHECK(add_device_baselines(run, row));
+      return row;
+    }
     if (flop_count(problem) <= kTinyFlops && row.backend != backend::REFERENCE) {
       run.config = {};
       run.config.default_spec.emplace().backend = backend::REFERENCE;
@@ -227,9 +296,29 @@ class BenchVerb : public Verb {
     return row;
   }
 
+  // The other fast exact backends of the device, where they run the problem.
+  static Status add_device_baselines(LayerRun run, BenchCase& row) {
+    for (const BackendName other : {backend::CUDNN_ATTN, backend::FLASH_ATTN_2}) {
+      if (other == row.backend) continue;
+      run.config = {};
+      run.config.default_spec.emplace().backend = other;
+      const Result<RunReport> report = run_layer(run);
+      if (!report && exit_code(report.error().code) == kUnsupported) continue;
+      if (!report) return report.error();
+      if (report->receipt->path == row.path) continue;
+      FOVEA_TRY(const DeviceFacts facts, probe_cuda(run.device.index));
+      const bool vendor = report->receipt->provider == "cudnn";
+      const double median = report->timing.median_ms;
+      row.baselines.push_back({name(other),
+                               std::string(vendor ? facts.get("cudnn").value_or("") : version()),
+                               median, median / row.timing.median_ms, std::nullopt});
+    }
+    return {};
+  }
+
   static void add_baseline(BenchCase& row, std::string name, const Timing& timing) {
-    row.baselines.push_back(
-        {std::move(name), version(), timing.median_ms, timing.median_ms / row.timing.median_ms});
+    row.baselines.push_back({std::move(name), version(), timing.median_ms,
+                             timing.median_ms / row.timing.median_ms, std::nullopt});
   }
 
   std::vector<std::string> problems_;
@@ -240,6 +329,7 @@ class BenchVerb : public Verb {
   int64_t repeat_ = 10;
   bool no_baselines_ = false;
   std::optional<std::string> plot_;
+  std::optional<std::string> roofline_;
 };
 
 }  // namespace

@@ -35,6 +35,15 @@ Json strictness_of(const std::optional<Strictness>& strictness) {
   return strictness ? Json(name(*strictness)) : Json(nullptr);
 }
 
+Json quality_of(const std::optional<QualityReport>& quality) {
+  if (!quality) return nullptr;
+  return {{"density", number(quality->density)},
+          {"recall", number(quality->recall)},
+          {"recall_min", number(quality->recall_min)},
+          {"rel_l1", number(quality->rel_l1)},
+          {"cosine", number(quality->cosine)}};
+}
+
 Json run_of(const RunReport& report, const char* schema, const char* compare) {
   const Timing& timing = report.timing;
   return {{"schema", schema},
@@ -72,6 +81,7 @@ std::string check_json(const std::vector<RunReport>& reports) {
     Json object = run_of(report, "fovea.check/1", "oracle");
     object["seed"] = report.problem.seed;
     object["oracle_rows"] = *report.oracle_rows;
+    object["quality"] = quality_of(report.quality);
     list.push_back(std::move(object));
   }
   return print(list.size() == 1 ? list[0] : list);
@@ -114,10 +124,12 @@ std::string bench_json(const BenchReport& report) {
   for (const BenchCase& row : report.cases) {
     Json baselines = Json::array();
     for (const BaselineReport& baseline : row.baselines) {
-      baselines.push_back({{"name", baseline.name},
-                           {"version", baseline.version},
-                           {"median_ms", number(baseline.median_ms)},
-                           {"ratio", number(baseline.ratio)}});
+      baselines.push_back(
+          {{"name", baseline.name},
+           {"version", baseline.version},
+           {"median_ms", number(baseline.median_ms)},
+           {"ratio", number(baseline.ratio)},
+           {"memory_bytes", baseline.memory_bytes ? Json(*baseline.memory_bytes) : Json(nullptr)}});
     }
     cases.push_back({{"problem", to_string(row.problem)},
                      {"backend", name(row.backend)},
@@ -128,6 +140,8 @@ std::string bench_json(const BenchReport& report) {
                      {"runs", row.timing.runs_ms.size()},
                      {"tflops", number(row.tflops)},
                      {"tflops_kept", number(row.tflops_kept)},
+                     {"density", number(row.density)},
+                     {"memory_bytes", row.memory_bytes},
                      {"peak_fraction", number(row.peak_fraction)},
                      {"rel_l2", number(row.rel_l2)},
                      {"pass", row.pass ? Json(*row.pass) : Json(nullptr)},

@@ -126,6 +126,18 @@ Table run_table(const std::vector<RunReport>& reports) {
   return table;
 }
 
+Table quality_table(const std::vector<RunReport>& reports) {
+  Table table{{"problem", "density", "mass kept", "worst row", "rel_l1", "cosine"}, {}};
+  for (const RunReport& report : reports) {
+    if (!report.quality) continue;
+    const QualityReport& quality = *report.quality;
+    table.rows.push_back({to_string(report.problem), fixed(quality.density, 4),
+                          fixed(quality.recall, 4), fixed(quality.recall_min, 4),
+                          scientific(quality.rel_l1), fixed(quality.cosine, 6)});
+  }
+  return table;
+}
+
 Table check_table(const std::vector<RunReport>& reports) {
   Table table{{"problem", "backend", "path", "rows", "rel_l2", "limit", "max_abs", "lse max_abs",
                "lse limit", "time", "result"},

@@ -15,6 +15,8 @@ Fields run_fields(const RunReport& report);
 Table run_table(const std::vector<RunReport>& reports);
 // One row per report with the error figures only.
 Table check_table(const std::vector<RunReport>& reports);
+// What sparse paths keep of dense attention, one row for each report that says so.
+Table quality_table(const std::vector<RunReport>& reports);
 // "FLASH_ATTN by fovea, cpu.avx2 f32, on cpu".
 std::string receipt_line(const Receipt& receipt);
 

@@ -27,6 +27,15 @@ struct ComparisonReport {
 ComparisonReport comparison_report(std::string tensor, const Comparison& comparison,
                                    double tolerance, bool pass);
 
+// A sparse result against the dense one on the same tensors.
+struct QualityReport {
+  double density = 1;     // share of blocks that is kept
+  double recall = 1;      // attention mass inside them, mean over the rows
+  double recall_min = 1;  // of the worst row
+  double rel_l1 = 0;
+  double cosine = 1;
+};
+
 struct TensorReport {
   DType dtype;
   std::vector<int64_t> shape;
@@ -45,7 +54,8 @@ struct RunReport {
   std::shared_ptr<const Receipt> receipt;
   std::optional<ComparisonReport> compare;
   std::optional<ComparisonReport> compare_lse;
-  std::optional<int64_t> oracle_rows;  // check: how many rows the oracle computed
+  std::optional<int64_t> oracle_rows;    // check: how many rows the oracle computed
+  std::optional<QualityReport> quality;  // check, of a sparse path
   TensorReport out;
   std::optional<TensorReport> lse;
   std::optional<std::string> output_file;
@@ -68,6 +78,7 @@ struct BaselineReport {
   std::string version;
   double median_ms = 0;
   double ratio = 0;  // baseline time over ours: above 1 we are faster
+  std::optional<size_t> memory_bytes;
 };
 struct BenchCase {
   Problem problem;
@@ -76,7 +87,10 @@ struct BenchCase {
   Timing timing;
   double tflops = 0;
   std::optional<double> tflops_kept;
+  std::optional<double> density;
+  size_t memory_bytes = 0;  // workspace and block lists
   std::optional<double> peak_fraction;
+  std::optional<double> peak_tflops;  // of all threads
   std::optional<double> rel_l2;
   std::optional<bool> pass;
   std::vector<BaselineReport> baselines;
@@ -85,6 +99,7 @@ struct BenchReport {
   std::string device;
   std::string isa;
   int threads = 1;
+  std::optional<double> bytes_per_second;  // of a copy in memory by all threads
   std::vector<BenchCase> cases;
 };
 

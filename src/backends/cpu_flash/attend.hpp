@@ -211,35 +211,37 @@ struct Superblock {
   Tile tiles[kMaxTiles];
   int num_tiles = 0;
 
+  // Keys first_key..last_key - 1 of one packed block; `full`: no mask hides any of them.
   template <int NR>
-  void tile_block(Tile& tile, int64_t block) {
+  void tile_block(Tile& tile, int64_t block, int64_t first_key, int64_t last_key, bool full) {
     const BlockInfo& info = packed.info[block];
     const int64_t block_key = block * geometry.block_keys;
     KeyRange keys;
     keys.k = packed.k + block * geometry.k_block_floats;
     keys.v = packed.v + block * geometry.v_block_floats;
-    keys.begin = 0;
-    keys.end = info.count;
+    keys.end = packed_below(info, info.count, last_key);
+    int64_t begin = packed_below(info, keys.end, first_key);
     // Leave out packed keys that no row of the tile sees by position.
-    bool partial = info.biased != 0 || row_masks;
+    bool partial = info.biased != 0 || (row_masks && !full);
     const int64_t last_row = tile.row + tile.rows - 1;
     if (diagonal.bounded_high) {
-      const int64_t last_key = last_row + diagonal.high - block_key;
-      keys.end = packed_below(info, keys.end, last_key + 1);
+      const int64_t seen = last_row + diagonal.high - block_key + 1;
+      keys.end = packed_below(info, keys.end, seen);
       partial |= packed_below(info, keys.end, tile.row + diagonal.high - block_key + 1) < keys.end;
     }
     if (diagonal.bounded_low) {
-      const int64_t first_key = tile.row + diagonal.low - block_key;
-      const int64_t begin = packed_below(info, keys.end, first_key);
+      const int64_t seen = packed_below(info, keys.end, tile.row + diagonal.low - block_key);
+      if (seen > begin) begin = seen;
       partial |= packed_below(info, keys.end, last_row + diagonal.low - block_key) > begin;
-      keys.begin = begin / V::kTileRows * V::kTileRows;
-      partial |= keys.begin != begin;
     }
-    if (keys.begin >= keys.end) return;
+    if (begin >= keys.end) return;
+    keys.begin = begin / V::kTileRows * V::kTileRows;
+    partial |= keys.begin != begin;
     TileMaskResult mask;
     if (partial) {
-      mask = build_mask_tile<V, NR>(params, geometry, segment, diagonal, head_q, tile.row,
-                                    tile.rows, block_key, info, keys.begin, keys.end, terms);
+      mask =
+          build_mask_tile<V, NR>(params, geometry, segment, diagonal, head_q, tile.row, tile.rows,
+                                 block_key, info, first_key, keys.begin, keys.end, terms);
       if (mask.kind == TileMask::all_hidden) return;
     }
     TileAttention<P, NR>::block(params, geometry, tile, keys,
@@ -263,23 +265,23 @@ struct Superblock {
     return low;
   }
 
-  void visit_tile(Tile& tile, int64_t block) {
+  void visit_tile(Tile& tile, int64_t block, int64_t first_key, int64_t last_key, bool full) {
     switch (tile.vectors) {
       case 1:
-        tile_block<1>(tile, block);
+        tile_block<1>(tile, block, first_key, last_key, full);
         break;
       case 2:
-        tile_block<2>(tile, block);
+        tile_block<2>(tile, block, first_key, last_key, full);
         break;
       default:
-        tile_block<V::kTileVectors>(tile, block);
+        tile_block<V::kTileVectors>(tile, block, first_key, last_key, full);
         break;
     }
   }
 
-  void visit_block(int64_t block) {
+  void visit_block(int64_t block, int64_t first_key, int64_t last_key, bool full = false) {
     if (packed.info[block].count == 0) return;
-    for (int t = 0; t < num_tiles; ++t) visit_tile(tiles[t], block);
+    for (int t = 0; t < num_tiles; ++t) visit_tile(tiles[t], block, first_key, last_key, full);
   }
 
   // Divides rows into tiles: full ones, and the rest in the narrowest that fit. The panels of
@@ -383,7 +385,9 @@ struct Superblock {
       Tile& tile = tiles[t];
       begin_tile(tile);
       fetch_ahead(tile, tile.row + tile.rows);
-      if (num_blocks() == 1 && packed.info[0].count > 0) visit_tile(tile, 0);
+      if (num_blocks() == 1 && packed.info[0].count > 0) {
+        visit_tile(tile, 0, 0, geometry.block_keys, false);
+      }
       finish_tile(tile);
     }
   }
@@ -428,18 +432,34 @@ struct Superblock {
       if (block == last) {
         for (int t = 0; t < num_tiles; ++t) fetch_ahead(tiles[t], tiles[t].row + rows);
       }
-      visit_block(block);
+      visit_block(block, 0, geometry.block_keys);
     }
   }
 
+  // Neighbours on the list that lie in one packed block are visited together, so that a list of all
+  // blocks does what run_dense does.
   void run_listed(int64_t row) {
     const BlockList& list = params.blocks;
     const int64_t at =
         segment.batch * list.batch + head_q * list.head + row / static_cast<int64_t>(list.block_q);
     const int32_t* indices = list.indices + at * list.max_count;
-    const int64_t blocks = num_blocks();
-    for (int32_t i = 0; i < list.counts[at]; ++i) {
-      if (indices[i] >= 0 && indices[i] < blocks) visit_block(indices[i]);
+    const uint8_t* partial = list.partial == nullptr ? nullptr : list.partial + at * list.max_count;
+    const int32_t count = list.counts[at];
+    for (int32_t i = 0; i < count;) {
+      const int64_t first_key = int64_t{indices[i]} * list.block_kv;
+      if (first_key >= segment.kv_length) return;
+      const int64_t block = first_key / geometry.block_keys;
+      const int64_t block_end = (block + 1) * geometry.block_keys;
+      int64_t last_key = first_key + list.block_kv;
+      const bool full = partial != nullptr && partial[i] == 0;
+      while (++i < count && last_key < block_end &&
+             int64_t{indices[i]} * list.block_kv == last_key &&
+             (partial == nullptr || (partial[i] == 0) == full)) {
+        last_key += list.block_kv;
+      }
+      if (last_key > block_end) last_key = block_end;
+      visit_block(block, first_key - block * geometry.block_keys,
+                  last_key - block * geometry.block_keys, full);
     }
   }
 };

@@ -89,7 +89,6 @@ struct Layout {
 };
 
 int64_t block_keys(const Params& params) {
-  if (params.blocks.counts != nullptr) return params.blocks.block_kv;
   int64_t keys = params.seq_kv;
   // Short documents get short blocks, so that padding them costs little memory.
   if (params.cu_seqlens_kv != nullptr && params.documents > 0) {

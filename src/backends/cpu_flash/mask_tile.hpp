@@ -69,7 +69,8 @@ void add_mask_rows(Elements, const Mask& mask, const Segment& segment, int64_t h
 // What positions and biases per key give: the panel before any mask tensor.
 template <class V, int NR>
 void fill_positions(const Diagonal& diagonal, int64_t row, int64_t rows, int64_t block_key,
-                    const BlockInfo& info, int64_t begin, int64_t end, float* panel) {
+                    const BlockInfo& info, int64_t first_key, int64_t begin, int64_t end,
+                    float* panel) {
   using Float = typename V::Float;
   constexpr int kLanes = NR * V::kLanes;
   const Float hidden_term = V::set(-kInfinity);
@@ -83,13 +84,14 @@ void fill_positions(const Diagonal& diagonal, int64_t row, int64_t rows, int64_t
     lane_number[r] = V::load(numbers);
   }
   for (int64_t p = begin; p < end; ++p) {
-    const int64_t key = block_key + (info.compacted ? info.index[p] : p);
+    const int64_t offset = info.compacted ? info.index[p] : p;
+    const int64_t key = block_key + offset;
     // The row of lane i is row + i; it sees the key iff first <= i <= last.
     const Float first =
         V::set(diagonal.bounded_high ? clamp_to_lane(key - diagonal.high - row) : -1.f);
     const Float last =
         V::set(diagonal.bounded_low ? clamp_to_lane(key - diagonal.low - row) : 64.f);
-    const Float term = V::set(info.biased ? info.bias[p] : 0.f);
+    const Float term = V::set(offset < first_key ? -kInfinity : info.biased ? info.bias[p] : 0.f);
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
       Float x = V::select(V::less(lane_number[r], first), hidden_term, term);
       x = V::select(V::less(last, lane_number[r]), hidden_term, x);
@@ -99,20 +101,20 @@ void fill_positions(const Diagonal& diagonal, int64_t row, int64_t rows, int64_t
 }
 
 // Fills panel rows begin..end-1. `row` is the tile's first row in the segment, `block_key` the
-// first key of the block.
+// first key of the block; keys of the block before `first_key` are hidden.
 template <class V, int NR>
 TileMaskResult build_mask_tile(const Params& params, const Geometry& geometry,
                                const Segment& segment, const Diagonal& diagonal, int64_t head_q,
                                int64_t row, int64_t rows, int64_t block_key, const BlockInfo& info,
-                               int64_t begin, int64_t end, float* panel) {
+                               int64_t first_key, int64_t begin, int64_t end, float* panel) {
   using Float = typename V::Float;
   constexpr int kLanes = NR * V::kLanes;
   const Float hidden_term = V::set(-kInfinity);
 
   // Without bounds and biases the first mask is all there is.
-  bool fill = !diagonal.bounded_low && !diagonal.bounded_high && info.biased == 0;
+  bool fill = !diagonal.bounded_low && !diagonal.bounded_high && info.biased == 0 && first_key == 0;
   if (!fill) {
-    fill_positions<V, NR>(diagonal, row, rows, block_key, info, begin, end, panel);
+    fill_positions<V, NR>(diagonal, row, rows, block_key, info, first_key, begin, end, panel);
   }
 
   for (int32_t m = 0; m < params.num_masks; ++m) {

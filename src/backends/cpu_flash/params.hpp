@@ -28,13 +28,14 @@ struct Mask {
   int64_t row = 0;
 };
 
-// For every (batch, head, block of queries) the blocks of keys it reads, in reading order.
+// For every (batch, head, block of queries) the blocks of keys it reads, ascending.
 // counts[batch * b + head * h + block]; the indices of that row start at `max_count` times the same
 // offset. Keys outside the listed blocks are hidden.
 struct BlockList {
   const int32_t* counts = nullptr;
   const int32_t* indices = nullptr;
-  int64_t batch = 0;  // stride in query blocks, 0 where broadcast
+  const uint8_t* partial = nullptr;  // beside indices: 0 where no mask hides anything; may be null
+  int64_t batch = 0;                 // stride in query blocks, 0 where broadcast
   int64_t head = 0;
   int64_t max_count = 0;
   int32_t block_q = 0;   // 64 or 128

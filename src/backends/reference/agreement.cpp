@@ -76,9 +76,9 @@ Agreement compare_to_oracle(const Problem& p, const AttentionTensors& t, const O
 }
 
 Result<Agreement> agree_with_oracle(const Problem& p, const AttentionTensors& t, Executor& executor,
-                                    DataKind data, double flops) {
-  FOVEA_CHECK(check_oracle_inputs(p, t));
-  const Tiles tiles(p, t);
+                                    DataKind data, double flops, const BlockMask* mask) {
+  FOVEA_TRY(const std::optional<BlockLists> lists, oracle_lists(p, t, mask));
+  const Tiles tiles(p, t, lists ? &*lists : nullptr);
   const int64_t count = tiles.count();
   const double share = std::min(1.0, flops / std::max(flop_count(p), 1.0));
   const int64_t wanted = share == 1.0

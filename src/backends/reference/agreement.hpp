@@ -27,6 +27,7 @@ Agreement compare_to_oracle(const Problem& problem, const AttentionTensors& tens
 // are computed, in groups spread evenly over items, heads and positions, the last rows included.
 // Errors: as compute_oracle.
 Result<Agreement> agree_with_oracle(const Problem& problem, const AttentionTensors& tensors,
-                                    Executor& executor, DataKind data, double flops);
+                                    Executor& executor, DataKind data, double flops,
+                                    const BlockMask* mask = nullptr);
 
 }  // namespace fovea::backends::reference

@@ -8,6 +8,7 @@
 #include "fovea/attention.hpp"
 #include "src/backends/reference/elements.hpp"
 #include "src/backends/run_tensors.hpp"
+#include "src/core/list_shape.hpp"
 
 namespace fovea::backends::reference {
 namespace {
@@ -134,10 +135,37 @@ struct Scratch {
   std::span<uint8_t> visible;  // same
 };
 
+// Whether a key lies in one of the listed blocks; asked for ascending keys. A tile of rows lies in
+// one block of queries.
+class ListedKeys {
+ public:
+  ListedKeys(const BlockLists* lists, int64_t batch, int64_t head, int64_t row) noexcept
+      : lists_(lists) {
+    if (lists == nullptr) return;
+    const int64_t at =
+        batch * lists->batch_stride + head * lists->head_stride + row / lists->block_q;
+    next_ = lists->indices + at * lists->most;
+    end_ = next_ + lists->counts[at];
+  }
+
+  bool visible(int64_t key) noexcept {
+    if (lists_ == nullptr) return true;
+    const int64_t block = key / lists_->block_kv;
+    while (next_ != end_ && *next_ < block) ++next_;
+    return next_ != end_ && *next_ == block;
+  }
+
+ private:
+  const BlockLists* lists_;
+  const int32_t* next_ = nullptr;
+  const int32_t* end_ = nullptr;
+};
+
 // Rows [begin, end) of an item, at most kTileRows, for one head. Two passes over the keys: scores
 // and their largest, then weights and values.
-void attend_rows(const Problem& p, const AttentionTensors& t, const Item& item, int64_t head,
-                 int64_t begin, int64_t end, void* memory, RowSink& sink) noexcept {
+void attend_rows(const Problem& p, const AttentionTensors& t, const BlockLists* lists,
+                 const Item& item, int64_t head, int64_t begin, int64_t end, void* memory,
+                 RowSink& sink) noexcept {
   const int64_t kv_head = head / (p.heads_q / p.heads_kv);
   const HeadView q = head_view(t.q, p.layout, item.batch, head);
   const HeadView k = head_view(t.k, p.layout, item.batch, kv_head);
@@ -169,12 +197,14 @@ void attend_rows(const Problem& p, const AttentionTensors& t, const Item& item, 
   }
 
   const auto stride = static_cast<size_t>(p.seq_kv);
+  ListedKeys listed(lists, item.batch, head, begin);
   for (int64_t j = first; j <= last; ++j) {
     bool loaded = false;
+    const bool on = listed.visible(j);
     for (size_t r = 0; r < rows; ++r) {
       const size_t at = r * stride + static_cast<size_t>(j);
       s.visible[at] = 0;
-      if (j < ranges[r].first || j > ranges[r].last) continue;
+      if (!on || j < ranges[r].first || j > ranges[r].last) continue;
       double bias;
       if (!masks[r].visible(j, bias)) continue;
       if (!loaded) read_vector(k, p.dtype, item.kv_begin + j, s.key);
@@ -273,7 +303,7 @@ void Tiles::run(int64_t tile, void* scratch, RowSink& sink) const noexcept {
   if (p.layout != Layout::packed) {
     const int64_t batch = tile / per_head / p.heads_q;
     const int64_t keys = p.has_kv_lengths ? read_index(tensors_.kv_lengths, batch) : p.seq_kv;
-    attend_rows(p, tensors_, {batch, 0, 0, p.seq_q, keys}, head, begin, end, scratch, sink);
+    attend_rows(p, tensors_, lists_, {batch, 0, 0, p.seq_q, keys}, head, begin, end, scratch, sink);
     return;
   }
   // The tile may span several documents; each takes its own part.
@@ -285,8 +315,8 @@ void Tiles::run(int64_t tile, void* scratch, RowSink& sink) const noexcept {
     if (from >= to) continue;
     const int64_t kv_begin = read_index(tensors_.cu_seqlens_kv, n);
     const int64_t kv_end = read_index(tensors_.cu_seqlens_kv, n + 1);
-    attend_rows(p, tensors_, {0, q_begin, kv_begin, q_end - q_begin, kv_end - kv_begin}, head,
-                from - q_begin, to - q_begin, scratch, sink);
+    attend_rows(p, tensors_, nullptr, {0, q_begin, kv_begin, q_end - q_begin, kv_end - kv_begin},
+                head, from - q_begin, to - q_begin, scratch, sink);
   }
 }
 
@@ -300,18 +330,52 @@ int64_t lse_offset(const Problem& p, const Row& row) noexcept {
   return (row.batch * p.heads_q + row.head) * p.seq_q + row.index;
 }
 
-Status check_oracle_inputs(const Problem& problem, const AttentionTensors& tensors) {
-  if (problem.sparse)
-    return Error{ErrorCode::unsupported,
-                 "the oracle does not run sparse patterns",
-                 {{ReasonCode::sparse, "sparse", problem.sparse->name, "none", {}}}};
+BlockLists block_lists(const BlockMask& mask) noexcept {
+  const BlockMaskShape& s = mask.shape();
+  BlockLists lists;
+  lists.counts = mask.counts().data();
+  lists.indices = mask.indices().data();
+  if (s.heads > 1) lists.head_stride = s.rows();
+  if (s.batch > 1) lists.batch_stride = s.heads * s.rows();
+  lists.most = mask.max_count();
+  lists.block_q = s.block_q;
+  lists.block_kv = s.block_kv;
+  return lists;
+}
+
+std::optional<BlockLists> given_lists(const Problem& problem,
+                                      const AttentionTensors& tensors) noexcept {
+  const std::optional<ListShape> shape = list_shape(problem);
+  if (!shape) return std::nullopt;
+  const int64_t rows = (problem.seq_q + shape->block_q - 1) / shape->block_q;
+  BlockLists lists;
+  lists.counts = static_cast<const int32_t*>(tensors.block_counts.data);
+  lists.indices = static_cast<const int32_t*>(tensors.block_indices.data);
+  if (shape->heads > 1) lists.head_stride = rows;
+  if (shape->batch > 1) lists.batch_stride = shape->heads * rows;
+  lists.most = shape->most;
+  lists.block_q = shape->block_q;
+  lists.block_kv = shape->block_kv;
+  return lists;
+}
+
+Result<std::optional<BlockLists>> oracle_lists(const Problem& problem,
+                                               const AttentionTensors& tensors,
+                                               const BlockMask* mask) {
   FOVEA_CHECK(check_inputs(problem, tensors));
-  return check_values(tensors, problem);
+  FOVEA_CHECK(check_values(tensors, problem));
+  std::optional<BlockLists> lists =
+      mask != nullptr ? block_lists(*mask) : given_lists(problem, tensors);
+  if (problem.sparse && !lists)
+    return Error{ErrorCode::unsupported,
+                 "the oracle needs the blocks of a sparse pattern",
+                 {{ReasonCode::sparse, "sparse", problem.sparse->name, "a block mask", {}}}};
+  return lists;
 }
 
 Result<Oracle> compute_oracle(const Problem& problem, const AttentionTensors& tensors,
-                              Executor& executor) {
-  FOVEA_CHECK(check_oracle_inputs(problem, tensors));
+                              Executor& executor, const BlockMask* mask) {
+  FOVEA_TRY(const std::optional<BlockLists> lists, oracle_lists(problem, tensors, mask));
   const int64_t items = problem.layout == Layout::packed ? 1 : problem.batch;
   const auto rows = static_cast<size_t>(items * problem.heads_q * problem.seq_q);
   Oracle oracle;
@@ -320,7 +384,7 @@ Result<Oracle> compute_oracle(const Problem& problem, const AttentionTensors& te
   oracle.deep_bias.resize(rows);
   std::vector<double> magnitudes(rows);
   OracleSink sink(problem, oracle, magnitudes);
-  const Tiles tiles(problem, tensors);
+  const Tiles tiles(problem, tensors, lists ? &*lists : nullptr);
   const size_t doubles = scratch_bytes(problem) / sizeof(double) + 1;
   std::vector<double> scratch(doubles * static_cast<size_t>(executor.workers()));
   executor.parallel_for(tiles.count(), [&](int64_t tile, int worker) {

@@ -4,14 +4,29 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "fovea/backend.hpp"
 #include "fovea/error.hpp"
 #include "fovea/executor.hpp"
 #include "fovea/problem.hpp"
+#include "fovea/sparse.hpp"
 
 namespace fovea::backends::reference {
+
+// The blocks of keys that every block of queries reads, ascending: counts and indices of [batch,
+// heads, rows], `most` indices each. Nothing is owned.
+struct BlockLists {
+  const int32_t* counts = nullptr;
+  const int32_t* indices = nullptr;
+  int64_t batch_stride = 0;  // rows of lists, 0 where shared
+  int64_t head_stride = 0;
+  int64_t most = 0;
+  int64_t block_q = 128;
+  int64_t block_kv = 128;
+};
+BlockLists block_lists(const BlockMask& mask) noexcept;
 
 // One finished query row. `out` holds dim_v values and is valid during the call only.
 struct Row {
@@ -35,8 +50,10 @@ class RowSink {
 // problem (see check_tensors) with checked values; out and lse are not read. Thread-safe.
 class Tiles {
  public:
-  Tiles(const Problem& problem, const AttentionTensors& tensors) noexcept
-      : problem_(problem), tensors_(tensors) {}
+  // `lists`, which may be null, hide every key outside their blocks.
+  Tiles(const Problem& problem, const AttentionTensors& tensors,
+        const BlockLists* lists = nullptr) noexcept
+      : problem_(problem), tensors_(tensors), lists_(lists) {}
 
   int64_t count() const noexcept;
   // `scratch` has scratch_bytes(problem) bytes, aligned to 8, and belongs to this call.
@@ -45,6 +62,7 @@ class Tiles {
  private:
   const Problem& problem_;
   const AttentionTensors& tensors_;
+  const BlockLists* lists_;
 };
 
 // Scratch of one worker: proportional to seq_kv, head_dim and dim_v.
@@ -59,13 +77,20 @@ struct Oracle {
   double magnitude = 0;            // over all other rows
 };
 
-// The oracle's answer for tensors that match `problem`. Checks them as a run does. Errors:
-// invalid_tensor, invalid_value, unsupported (sparse patterns).
+// The oracle's answer for tensors that match `problem`. Checks them as a run does. A sparse problem
+// takes its blocks from `mask`, else from the tensors' block lists. Errors: invalid_tensor,
+// invalid_value, unsupported (a sparse problem without either).
 Result<Oracle> compute_oracle(const Problem& problem, const AttentionTensors& tensors,
-                              Executor& executor);
+                              Executor& executor, const BlockMask* mask = nullptr);
+// The block lists of a call whose problem has them, checked.
+std::optional<BlockLists> given_lists(const Problem& problem,
+                                      const AttentionTensors& tensors) noexcept;
 
-// What compute_oracle refuses: tensors that do not match, values out of range, sparse patterns.
-Status check_oracle_inputs(const Problem& problem, const AttentionTensors& tensors);
+// What compute_oracle refuses: tensors that do not match, values out of range, a sparse problem
+// without blocks. Else the blocks it reads, if any; they point into `mask` or the tensors.
+Result<std::optional<BlockLists>> oracle_lists(const Problem& problem,
+                                               const AttentionTensors& tensors,
+                                               const BlockMask* mask);
 
 // Offset of a row's first output value, and of its LSE.
 int64_t out_offset(const Problem& problem, const Row& row) noexcept;

@@ -1,27 +1,19 @@
 #include "src/backends/reference/backend.hpp"
 
-#include <array>
-#include <string>
 #include <utility>
 
-#include "fovea/attention.hpp"
-#include "src/backends/instance.hpp"
+#include "src/backends/block_lists.hpp"
+#include "src/backends/cpu_plan.hpp"
 #include "src/backends/reference/attend.hpp"
 #include "src/backends/reference/elements.hpp"
-#include "src/backends/run_tensors.hpp"
 
 namespace fovea::backends {
 namespace {
 
-std::optional<Reason> needs_cpu(const DeviceFacts& facts) {
-  if (facts.platform() == PlatformId::cpu) return std::nullopt;
-  return Reason{ReasonCode::platform, "platform", std::string(name(facts.platform())), "cpu",
-                "run it on the CPU"};
-}
-
 constexpr Instance kInstances[] = {{.name = "f64",
                                     .path = "cpu.reference",
                                     .piecewise = true,
+                                    .sparse = true,
                                     .compute_qk = "f64",
                                     .compute_pv = "f64",
                                     .device = needs_cpu}};
@@ -30,10 +22,6 @@ constexpr Instance kInstances[] = {{.name = "f64",
 size_t worker_bytes(const Problem& problem) noexcept {
   constexpr size_t kLine = 64;
   return (reference::scratch_bytes(problem) + kLine - 1) / kLine * kLine;
-}
-
-Executor& executor_of(const ExecutionContext& context) noexcept {
-  return context.executor != nullptr ? *context.executor : serial_executor();
 }
 
 // Rounds each row into the caller's tensors.
@@ -56,32 +44,26 @@ class TensorSink final : public reference::RowSink {
   const AttentionTensors& tensors_;
 };
 
-class ReferencePlan final : public Plan {
+class ReferencePlan final : public CpuPlan {
  public:
-  ReferencePlan(Problem problem, Executor& executor, Receipt receipt)
-      : problem_(std::move(problem)), executor_(executor), receipt_(std::move(receipt)) {}
-
-  size_t workspace_bytes() const noexcept override { return receipt_.workspace_bytes; }
-  const Receipt& receipt() const noexcept override { return receipt_; }
-
-  Status run(const AttentionTensors& tensors, Workspace workspace, Stream) const noexcept override {
-    FOVEA_CHECK(check_tensors(problem_, tensors));
-    FOVEA_CHECK(check_workspace(workspace, workspace_bytes()));
-    FOVEA_CHECK(check_values(tensors, problem_));
-    TensorSink sink(problem_, tensors);
-    const reference::Tiles tiles(problem_, tensors);
-    const size_t share = worker_bytes(problem_);
-    executor_.parallel_for(tiles.count(), [&](int64_t tile, int worker) {
-      tiles.run(tile, static_cast<char*>(workspace.data) + static_cast<size_t>(worker) * share,
-                sink);
-    });
-    return {};
-  }
+  ReferencePlan(const Problem& problem, std::shared_ptr<const BlockMask> mask,
+                const ExecutionContext& context, Receipt receipt)
+      : CpuPlan(problem, context, std::move(receipt)), mask_(std::move(mask)) {}
 
  private:
-  Problem problem_;
-  Executor& executor_;
-  Receipt receipt_;
+  void execute(const AttentionTensors& tensors, void* workspace) const noexcept override {
+    TensorSink sink(problem(), tensors);
+    const std::optional<reference::BlockLists> lists =
+        mask_ != nullptr ? reference::block_lists(*mask_)
+                         : reference::given_lists(problem(), tensors);
+    const reference::Tiles tiles(problem(), tensors, lists ? &*lists : nullptr);
+    const size_t share = worker_bytes(problem());
+    executor().parallel_for(tiles.count(), [&](int64_t tile, int worker) {
+      tiles.run(tile, static_cast<char*>(workspace) + static_cast<size_t>(worker) * share, sink);
+    });
+  }
+
+  const std::shared_ptr<const BlockMask> mask_;  // null: dense, or lists come with the call
 };
 
 class ReferenceBackend final : public Backend {
@@ -90,25 +72,45 @@ class ReferenceBackend final : public Backend {
 
   ExecutionPathResult resolve(BackendName name, const Problem& problem, const AttentionSpec* spec,
                               const ExecutionContext& context) const override {
-    const Choice choice = choose(kInstances, problem, context);
-    ExecutionPathResult result = report(name, "fovea", choice, context);
-    apply_spec(result, spec);
-    if (choice.instance != nullptr)
-      result.workspace_bytes =
-          worker_bytes(problem) * static_cast<size_t>(executor_of(context).workers());
-    return result;
+    return ask(name, problem, spec, context).first;
   }
 
   Result<std::unique_ptr<Plan>> plan(BackendName name, const Problem& problem,
                                      const AttentionSpec* spec,
                                      const ExecutionContext& context) const override {
-    const ExecutionPathResult result = resolve(name, problem, spec, context);
+    auto [result, mask] = ask(name, problem, spec, context);
     FOVEA_CHECK(admit(result, problem, context));
-    Receipt receipt = make_receipt(result, kInstances[0]);
-    receipt.device = "cpu";
+    Receipt receipt = make_cpu_receipt(result, kInstances[0]);
     receipt.accumulate = "f64";
+    receipt.density = result.density;
     return std::unique_ptr<Plan>(
-        std::make_unique<ReferencePlan>(problem, executor_of(context), std::move(receipt)));
+        std::make_unique<ReferencePlan>(problem, std::move(mask), context, std::move(receipt)));
+  }
+
+ private:
+  // The report, and the blocks of a sparse problem that are known before the call.
+  static std::pair<ExecutionPathResult, std::shared_ptr<const BlockMask>> ask(
+      BackendName name, const Problem& problem, const AttentionSpec* spec,
+      const ExecutionContext& context) {
+    const Choice choice = choose(kInstances, problem, context);
+    ExecutionPathResult result = report(name, "fovea", choice, context);
+    apply_spec(result, spec);
+    if (choice.instance == nullptr) return {std::move(result), nullptr};
+    result.workspace_bytes =
+        worker_bytes(problem) * static_cast<size_t>(executor_of(context).workers());
+    if (!problem.sparse) return {std::move(result), nullptr};
+    if (problem.layout == Layout::packed) {
+      result.support = SupportStatus::unsupported;
+      result.reasons.push_back({ReasonCode::packed, "layout", "packed", "none", {}});
+    }
+    ListAnswer lists = read_lists(backend::REFERENCE, problem, spec, context);
+    if (!lists.request) {
+      result.support = SupportStatus::unsupported;
+      for (Reason& reason : lists.reasons) result.reasons.push_back(std::move(reason));
+      return {std::move(result), nullptr};
+    }
+    result.density = lists.request->density;
+    return {std::move(result), std::move(lists.request->mask)};
   }
 };
 

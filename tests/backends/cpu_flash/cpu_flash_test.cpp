@@ -110,6 +110,42 @@ TEST(CpuFlash, EveryTail) {
   }
 }
 
+// Few rows against many keys: the keys are divided, and the parts merged, whatever the workers.
+TEST(CpuFlash, DividedKeys) {
+  std::mt19937 random(112);
+  for (const int64_t q : {1, 7, 40}) {
+    for (const int64_t kv : {1024, 2600, 5001}) {
+      for (int kind = 0; kind < 5; ++kind) {
+        Call call;
+        call.heads_q = 2, call.heads_kv = kind == 1 ? 2 : 1;
+        call.batch = kind == 2 ? 2 : 1;
+        call.seq_q = q, call.seq_kv = kv, call.head_dim = 20, call.dim_v = 13;
+        call.dtype = call.out_dtype = kind == 3 ? FloatType::bf16 : FloatType::f32;
+        if (kind == 1) call.right = 0, call.left = kv / 3;
+        if (kind == 2) call.lengths = {300, static_cast<int32_t>(kv - 1)};
+        call.fill(random);
+        // Whole parts without a visible key, and rows without any.
+        if (kind == 4) call.add_mask(random, MaskType::boolean, false, false, true, 0.999);
+        expect_agreement(call, "q" + std::to_string(q) + " kv" + std::to_string(kv) + " kind " +
+                                   std::to_string(kind));
+      }
+    }
+  }
+}
+
+// Many (batch item, kv head) pairs: a worker packs and uses one after the other.
+TEST(CpuFlash, ManyPairs) {
+  std::mt19937 random(113);
+  for (const int64_t kv : {5, 77, 300}) {
+    Call call;
+    call.batch = 3, call.heads_q = 20, call.heads_kv = 10;
+    call.seq_q = 50, call.seq_kv = kv, call.head_dim = 16, call.dim_v = 24;
+    call.lengths = {static_cast<int32_t>(kv), 0, static_cast<int32_t>(kv / 2)};
+    call.fill(random);
+    expect_agreement(call, "kv" + std::to_string(kv));
+  }
+}
+
 TEST(CpuFlash, Dtypes) {
   std::mt19937 random(103);
   for (FloatType dtype : {FloatType::f32, FloatType::f16, FloatType::bf16}) {

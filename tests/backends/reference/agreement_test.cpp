@@ -60,5 +60,42 @@ TEST_F(ReferenceAgreement, DeepRowsAreLeftOut) {
   EXPECT_TRUE(agreement.pass);
 }
 
+TEST_F(ReferenceAgreement, SmallProblemsAreComparedWhole) {
+  for (const char* text : {"f32 b2 h3 s9 d8 lse=1", "bf16 b2 h2 s9 d8 outlayout=bhsd lse=1",
+                           "f16 b1 h2 s19 d8 layout=packed docs=4:4,15:15 lse=1"}) {
+    SCOPED_TRACE(text);
+    make(text);
+    const auto whole =
+        agree_with_oracle(problem_, inputs_.tensors(), serial_executor(), DataKind::random, 1e9);
+    ASSERT_TRUE(whole.has_value());
+    EXPECT_TRUE(whole->pass);
+    EXPECT_EQ(whole->rows, static_cast<int64_t>(oracle_.lse.size()));
+    EXPECT_EQ(whole->out.compared, judge().out.compared);
+    EXPECT_DOUBLE_EQ(whole->tolerance.rel_l2, judge().tolerance.rel_l2);
+  }
+}
+
+TEST_F(ReferenceAgreement, LargeProblemsAreSampledInEveryPart) {
+  make("f32 b2 h8 s400 d8 sk=16 lse=1");
+  const auto sample = [&] {
+    return agree_with_oracle(problem_, inputs_.tensors(), serial_executor(), DataKind::random,
+                             flop_count(problem_) / 10)
+        .value();
+  };
+  const Agreement agreement = sample();
+  EXPECT_TRUE(agreement.pass);
+  EXPECT_NEAR(static_cast<double>(agreement.rows), 640, 8);
+  // The very last row is always one of them; a head that is wrong as a whole is always met.
+  auto* out = static_cast<float*>(inputs_.tensors().out.data);
+  out[oracle_.out.size() - 1] += 1;
+  EXPECT_FALSE(sample().pass);
+  for (int64_t head = 0; head < 8; ++head) {
+    make("f32 b2 h8 s400 d8 sk=16 lse=1");
+    out = static_cast<float*>(inputs_.tensors().out.data);
+    for (int64_t row = 0; row < 400; ++row) out[(row * 8 + head) * 8] += 1;
+    EXPECT_FALSE(sample().pass) << head;
+  }
+}
+
 }  // namespace
 }  // namespace fovea::backends::reference
