@@ -1,6 +1,7 @@
 #include "src/backends/list.hpp"
 
 #include "src/backends/block_sparse/backend.hpp"
+#include "src/backends/block_sparse_sm90/backend.hpp"
 #include "src/backends/cpu_flash/backend.hpp"
 #include "src/backends/cuda_sdpa/backend.hpp"
 #include "src/backends/cudnn/backend.hpp"
@@ -14,6 +15,7 @@ namespace fovea::backends {
 std::span<const BackendEntry> backend_list() noexcept {
   static constexpr BackendEntry kList[] = {
       {"builtin:block_sparse", make_block_sparse_backend},
+      {"builtin:block_sparse_sm90", make_block_sparse_sm90_backend},
       {"builtin:cpu_flash", make_cpu_flash_backend},
       {"builtin:cuda_sdpa", make_cuda_sdpa_backend},
       {"builtin:cudnn", make_cudnn_backend},

@@ -108,6 +108,18 @@ void Memory::free() noexcept {
   data_ = nullptr;
 }
 
+Result<std::shared_ptr<void>> allocate_lasting(size_t bytes, Device device) {
+  const DeviceGuard guard(device.index);
+  FOVEA_CHECK(check(guard.error(), "choosing a device"));
+  void* data = nullptr;
+  const cudaError_t error = cudaMalloc(&data, bytes);
+  if (error != cudaSuccess) return allocation_error(error, bytes, device);
+  return std::shared_ptr<void>(data, [device](void* memory) {
+    const DeviceGuard current(device.index);
+    if (cudaFree(memory) != cudaSuccess) cudaGetLastError();
+  });
+}
+
 Status copy_to_device(void* device, const void* host, size_t bytes, Stream stream) {
   constexpr std::string_view kDoing = "copying to the device";
   if (bytes == 0) return {};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "fovea/backend.hpp"
 #include "fovea/device.hpp"
@@ -34,6 +35,10 @@ class Memory {
   Device device_;
   Stream stream_;
 };
+
+// Memory that work on any stream may use while something holds it. Allocating and freeing wait for
+// the device. Errors: not_built, out_of_memory, device_error.
+Result<std::shared_ptr<void>> allocate_lasting(size_t bytes, Device device);
 
 // Copies in the order of the stream and waits for it. Pageable host memory is fine.
 Status copy_to_device(void* device, const void* host, size_t bytes, Stream stream);

@@ -3,6 +3,7 @@
 namespace fovea::platform {
 namespace {
 
+constexpr std::string_view kBlockSparseSm90 = "builtin:block_sparse_sm90";
 constexpr std::string_view kFlash = "builtin:flash";
 constexpr std::string_view kFlashSm80 = "builtin:flash_sm80";
 constexpr std::string_view kFlashSm90 = "builtin:flash_sm90";
@@ -63,13 +64,16 @@ constexpr Row kRows[] = {
                  kSage2),
     with_package(SAGE_ATTN_3, "sageattn3", kPlain, kBlackwell, head_set({64, 128, 256})),
 
+    own(RADIAL_ATTN, kBlockSparseSm90, kDense, kHopper, embedded(Family::sm90), kCuda12_0),
     with_package(RADIAL_ATTN, "tf_kernel", kDense, kAmpere, kCuda11_8),
     with_package(RADIAL_ATTN, "flashinfer", kDense, kAmpere, kCuda11_8),
     with_package(RADIAL_ATTN, "sageattention", kDense, kAmpere, kCuda11_8),
+    own(LOCAL_SPARSE_ATTN, kBlockSparseSm90, kDense, kHopper, embedded(Family::sm90), kCuda12_0),
     with_package(LOCAL_SPARSE_ATTN, "tf_kernel", kDense, kAmpere, kCuda11_6),
     with_package(LOCAL_SPARSE_ATTN, "block_sparse_attn", kDense, kAmpere, kCuda11_6),
     with_package(SPARGE_ATTN, "spas_sage_attn", kDense, kSparge, kCuda12_0, head_set({64, 128})),
     with_package(SPARGE_ATTN, "sparse_sageattn", kDense, kSparge, kCuda12_0, head_set({64, 128})),
+    own(BLOCK_SPARSE_ATTN, kBlockSparseSm90, kDense, kHopper, embedded(Family::sm90), kCuda12_0),
     with_package(BLOCK_SPARSE_ATTN, "block_sparse_attn", kDense, kAmpere, kCuda11_6),
     with_package(FASTVIDEO_VSA, "fastvideo_kernel", kDense),
 

@@ -1,0 +1,108 @@
+#include "src/backends/block_sparse_sm90/backend.hpp"
+
+#include <string>
+#include <utility>
+
+#include "src/backends/block_lists.hpp"
+#include "src/backends/flash_sm90/plan.hpp"
+
+namespace fovea::backends {
+namespace {
+
+constexpr Instance row(std::string_view name, int64_t min, int64_t max) {
+  Instance in = flash_sm90_row(name, min, max);
+  in.path = "cuda.block_sparse_sm90";
+  in.masks = {MaskKind::none};
+  in.causal = in.window = in.packed = false;
+  in.sparse = true;
+  return in;
+}
+
+constexpr Instance kInstances[] = {row("d64", 8, 64), row("d96", 8, 96), row("d128", 8, 128)};
+
+// What the kernels cannot read of lists that the name may have.
+std::optional<Reason> refusal(const ListRequest& lists) {
+  constexpr int32_t kBlock = flash_sm90::kListBlock;
+  if (lists.source == ListSource::selected)
+    return Reason{ReasonCode::sparse, "selection", "block_topk", "mask",
+                  "choose the blocks before the call and pass a BlockMask or block lists"};
+  if (lists.shape.block_q != kBlock || lists.shape.block_kv != kBlock)
+    return Reason{
+        ReasonCode::option_value, "block_size",
+        std::to_string(lists.shape.block_q) + " x " + std::to_string(lists.shape.block_kv),
+        "128 x 128", "build the mask with blocks of 128"};
+  const bool partial =
+      lists.shape.partial || (lists.mask != nullptr && !lists.mask->partial().empty());
+  if (partial)
+    return Reason{ReasonCode::mask, "block_partial", "given", "none",
+                  "keep whole blocks, or hide the rest of the keys by kv_lengths"};
+  return std::nullopt;
+}
+
+class BlockSparseSm90Backend final : public Backend {
+ public:
+  std::string_view path() const noexcept override { return "builtin:block_sparse_sm90"; }
+
+  ExecutionPathResult resolve(BackendName name, const Problem& problem, const AttentionSpec* spec,
+                              const ExecutionContext& context) const override {
+    return ask(name, problem, spec, context).report;
+  }
+
+  Result<std::unique_ptr<Plan>> plan(BackendName name, const Problem& problem,
+                                     const AttentionSpec* spec,
+                                     const ExecutionContext& context) const override {
+    const Answer answer = ask(name, problem, spec, context);
+    FOVEA_CHECK(admit(answer.report, problem, context));
+    Receipt receipt = make_receipt(answer.report, *answer.choice.instance);
+    receipt.density = answer.report.density;
+    return make_flash_sm90_plan(problem, answer.kernel, context.device, std::move(receipt),
+                                &*answer.lists);
+  }
+
+ private:
+  struct Answer {
+    Choice choice;
+    std::optional<ListRequest> lists;
+    flash_sm90::Choice kernel;
+    ExecutionPathResult report;
+  };
+
+  // All reasons: those of the kernels and those of the lists.
+  static Answer ask(BackendName name, const Problem& problem, const AttentionSpec* spec,
+                    const ExecutionContext& context) {
+    Answer answer;
+    answer.choice = choose(kInstances, problem, context);
+    answer.report = report(name, "fovea", answer.choice, context);
+    apply_spec(answer.report, spec);
+    const auto refuse = [&](Reason reason) {
+      answer.report.support = SupportStatus::unsupported;
+      answer.report.reasons.push_back(std::move(reason));
+    };
+    ListAnswer lists = read_lists(name, problem, spec, context);
+    for (Reason& reason : lists.reasons) refuse(std::move(reason));
+    if (!lists.request) return answer;
+    answer.report.density = lists.request->density;
+    if (std::optional<Reason> reason = refusal(*lists.request)) refuse(std::move(*reason));
+    answer.lists = std::move(lists.request);
+    if (answer.choice.instance == nullptr) return answer;
+    flash_sm90::Problem kernel = flash_sm90_problem(problem);
+    kernel.list = true;
+    answer.kernel = flash_sm90::choose(kernel);
+    if (answer.kernel.refusal != flash_sm90::Refusal::none)
+      refuse({ReasonCode::seq_limit,
+              "seq_q x heads",
+              std::to_string(problem.seq_q) + " x " + std::to_string(problem.heads_q),
+              "at most 2^30 work items",
+              {}});
+    answer.report.workspace_bytes = answer.kernel.workspace_bytes;
+    return answer;
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const Backend> make_block_sparse_sm90_backend() {
+  return std::make_shared<const BlockSparseSm90Backend>();
+}
+
+}  // namespace fovea::backends
