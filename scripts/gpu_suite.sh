@@ -42,8 +42,8 @@ if ((build)); then
     -DFOVEA_BUILD_BENCH=OFF -DFOVEA_BUILD_PYTHON=OFF ${prefix:+"-DCMAKE_PREFIX_PATH=$prefix"} &&
     cmake --build "$directory" --target gpu_tests --target fovea_cli --parallel "$jobs" ||
     { echo "gpu_suite: the build failed after $((SECONDS - start)) s"; exit 1; }
+  echo "gpu_suite: built in $((SECONDS - start)) s"
 fi
-echo "gpu_suite: built in $((SECONDS - start)) s"
 [[ -f $directory/gpu_tests.txt ]] || { echo "gpu_suite: $directory holds no GPU tests"; exit 2; }
 "$directory/fovea" devices
 

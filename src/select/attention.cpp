@@ -86,8 +86,6 @@ Status check_state(const LayerOptions& layer, const AttentionSpec& spec,
                     (!made.block_sparse ||
                      *made.block_sparse == spec.block_sparse.value_or(BlockSparseOptions{}));
   if (same) return {};
-  AttentionSpec wanted = made;
-  wanted.backend = spec.backend;
   return Error{
       ErrorCode::invalid_argument,
       text::concat("layer '", layer.role, "' is configured as ", to_json(spec),

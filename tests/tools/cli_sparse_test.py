@@ -64,7 +64,7 @@ class SparseCheckTest(CliTest):
         densities = [report["quality"]["density"] for report in reports]
         self.assertEqual(densities, sorted(densities, reverse=True))
         self.assertIn("decay=0.5", reports[2]["problem"])
-        texts = [text.text for text in ElementTree.parse(picture).getroot().iter("{*}text")]
+        texts = [text.text for text in ElementTree.parse(picture).getroot().findall(".//{*}text")]
         for label in ["mass kept", "cosine", "relative L1 error", "0.5"]:
             self.assertIn(label, texts)
 
