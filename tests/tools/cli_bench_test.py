@@ -17,7 +17,7 @@ CASE = {
     "runs",
     "tflops",
     "tflops_kept",
-    "peak_fraction",
+    "density", "memory_bytes", "peak_fraction",
     "rel_l2",
     "pass",
     "baselines",
@@ -48,7 +48,7 @@ class BenchTest(CliTest):
             self.assertLessEqual(case["p10_ms"], case["median_ms"])
             self.assertLessEqual(case["median_ms"], case["p90_ms"])
             for baseline in case["baselines"]:
-                self.assertEqual(set(baseline), {"name", "version", "median_ms", "ratio"})
+                self.assertEqual(set(baseline), {"name", "version", "median_ms", "ratio", "memory_bytes"})
                 self.assertAlmostEqual(
                     baseline["ratio"], baseline["median_ms"] / case["median_ms"], places=6
                 )

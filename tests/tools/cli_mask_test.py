@@ -63,7 +63,7 @@ class MaskTest(CliTest):
             self.fail_with(USAGE, message, "mask", *arguments)
 
         size = ["--frames", 4, "--tokens-per-frame", 64]
-        refuse("fovea mask needs a pattern (accepted: radial, local)", *size)
+        refuse("fovea mask needs a pattern (accepted: radial, local, topk)", *size)
         refuse("pattern 'radail' is not a pattern", "radail", *size)
         refuse("--frames is missing", "radial", "--tokens-per-frame", 64)
         refuse("give either --tokens-per-frame or --video-tokens", "radial", "--frames", 4)
