@@ -124,7 +124,8 @@ class FlashSm80Backend final : public Backend {
     if (d.row == nullptr) return d;
     d.key = kernel_key(problem, *d.row);
     d.report.instance += "_d" + std::to_string(d.key.head_dim);
-    if (std::optional<Reason> reason = call_refusal(problem, flash_sm80::block_q(d.key))) {
+    if (std::optional<Reason> reason =
+            call_refusal(problem, flash_sm80::block_q(d.key, flash_sm80::Generation::hopper))) {
       d.report.support = SupportStatus::unsupported;
       d.report.reasons.push_back(std::move(*reason));
     }

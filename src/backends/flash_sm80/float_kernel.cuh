@@ -268,8 +268,8 @@ __global__ void __launch_bounds__(kFloatThreads, kHeadDim > 128 ? 1 : 2)
 
 template <int kHeadDim>
 KernelInfo float_kernel_info() {
-  return {reinterpret_cast<const void*>(&flash_sm80_float_kernel<kHeadDim>),
-          FloatAttention<kHeadDim>::kSharedBytes, kFloatThreads};
+  const KernelInfo::Layout sizes{FloatAttention<kHeadDim>::kSharedBytes, kFloatThreads};
+  return {reinterpret_cast<const void*>(&flash_sm80_float_kernel<kHeadDim>), sizes, sizes};
 }
 
 }  // namespace fovea::flash_sm80

@@ -29,19 +29,24 @@ struct Schedule {
   int blocks;           // thread blocks per multiprocessor that registers must leave room for
 };
 
+/// What the code of an instance is compiled for: Hopper has more shared memory than the others.
+enum class Generation : std::uint8_t { ampere, hopper };
+
 /// For the 16-bit types. The wide rows per warp halve what each product reads from shared memory.
-constexpr Schedule schedule(int head_dim, Form form) {
+constexpr Schedule schedule(int head_dim, Form form, Generation generation) {
+  const bool hopper = generation == Generation::hopper;
   if (form == Form::any) return {1, 4, 64, 1, false, head_dim > 128 ? 1 : 2};
   if (head_dim == 64) return {2, 4, 64, 2, true, 2};
-  if (head_dim == 256) return {1, 8, 64, 1, false, 1};
-  return {2, 4, 64, 1, false, 2};
+  if (head_dim == 256)
+    return hopper ? Schedule{1, 4, 64, 1, false, 2} : Schedule{1, 8, 64, 1, false, 1};
+  return {2, 4, 64, hopper ? 2 : 1, false, 2};
 }
 /// float32: 128 threads, each with 8 rows; products by fused multiply-adds.
 inline constexpr int kFloatRows = 64, kFloatKeys = 64, kFloatThreads = 128;
 
-constexpr int block_q(const Key& key) {
+constexpr int block_q(const Key& key, Generation generation) {
   if (key.precision == Precision::f32) return kFloatRows;
-  const Schedule s = schedule(key.head_dim, key.form);
+  const Schedule s = schedule(key.head_dim, key.form, generation);
   return 16 * s.row_tiles * s.warps;
 }
 

@@ -455,9 +455,20 @@ struct Attention {
   }
 };
 
-template <class T>
-__global__ void __launch_bounds__(T::kThreads, T::kBlocks)
+template <class Type, int kDim, Form kForm, Generation kGeneration>
+using TraitsOf = Traits<Type, kDim, kForm, schedule(kDim, kForm, kGeneration)>;
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+inline constexpr Generation kCompiled = Generation::hopper;
+#else
+inline constexpr Generation kCompiled = Generation::ampere;
+#endif
+
+template <class Type, int kDim, Form kForm>
+__global__ void __launch_bounds__(TraitsOf<Type, kDim, kForm, kCompiled>::kThreads,
+                                  TraitsOf<Type, kDim, kForm, kCompiled>::kBlocks)
     flash_sm80_kernel(const __grid_constant__ Params p) {
+  using T = TraitsOf<Type, kDim, kForm, kCompiled>;
   extern __shared__ __align__(1024) uint8_t storage[];
   const int line = static_cast<int>(blockIdx.x) / p.tiles;
   int tile = static_cast<int>(blockIdx.x) - line * p.tiles;
@@ -468,19 +479,20 @@ __global__ void __launch_bounds__(T::kThreads, T::kBlocks)
   Attention<T>(p, cuda::shared_address(storage), item, head, tile * T::kBlockQ).run();
 }
 
-template <class T>
+template <class Type, int kDim, Form kForm>
 KernelInfo kernel_info() {
-  return {reinterpret_cast<const void*>(&flash_sm80_kernel<T>), T::kSharedBytes, T::kThreads};
+  using Ampere = TraitsOf<Type, kDim, kForm, Generation::ampere>;
+  using Hopper = TraitsOf<Type, kDim, kForm, Generation::hopper>;
+  return {reinterpret_cast<const void*>(&flash_sm80_kernel<Type, kDim, kForm>),
+          {Ampere::kSharedBytes, Ampere::kThreads},
+          {Hopper::kSharedBytes, Hopper::kThreads}};
 }
 
 /// The instances of one type and form, by bucket.
 template <class Type, Form kForm, int... kDims>
 KernelInfo find_kernel(const Key& key) {
   KernelInfo info;
-  ((key.head_dim == kDims
-        ? (info = kernel_info<Traits<Type, kDims, kForm, schedule(kDims, kForm)>>(), true)
-        : false) ||
-   ...);
+  ((key.head_dim == kDims ? (info = kernel_info<Type, kDims, kForm>(), true) : false) || ...);
   return info;
 }
 

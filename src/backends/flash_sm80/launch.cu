@@ -24,15 +24,30 @@ bool in_units(const cuda::StridedTensor& t, int columns, int element_bytes) {
          t.batch % unit == 0 && t.row % unit == 0 && t.head % unit == 0;
 }
 
-/// Raises the kernel's shared-memory limit on the current device the first time.
-cudaError_t prepare(const KernelInfo& info, int device, DeviceCache& cache) {
+const KernelInfo::Layout& layout(const KernelInfo& info, Generation generation) {
+  return generation == Generation::hopper ? info.hopper : info.ampere;
+}
+
+/// Which code the current device runs; raises the kernel's shared-memory limit there the first
+/// time.
+cudaError_t prepare(const KernelInfo& info, int device, DeviceCache& cache,
+                    Generation& generation) {
   const auto index = static_cast<std::size_t>(device);
-  const bool known = index < cache.ready.size();
-  if (known && cache.ready[index].load(std::memory_order_acquire)) return cudaSuccess;
-  const cudaError_t error =
-      cudaFuncSetAttribute(info.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(info.shared_bytes));
-  if (known && error == cudaSuccess) cache.ready[index].store(true, std::memory_order_release);
+  const bool known = index < cache.generation.size();
+  if (known) {
+    const int found = cache.generation[index].load(std::memory_order_acquire);
+    generation = static_cast<Generation>(found - 1);
+    if (found > 0) return cudaSuccess;
+  }
+  cudaFuncAttributes attributes{};
+  cudaError_t error = cudaFuncGetAttributes(&attributes, info.function);
+  // PTX is that of Ampere, whatever it is compiled for.
+  generation = attributes.ptxVersion >= 90 ? Generation::hopper : Generation::ampere;
+  if (error == cudaSuccess)
+    error = cudaFuncSetAttribute(info.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(layout(info, generation).shared_bytes));
+  if (known && error == cudaSuccess)
+    cache.generation[index].store(1 + static_cast<int>(generation), std::memory_order_release);
   return error;
 }
 
@@ -51,12 +66,15 @@ LaunchStatus launch(const Key& key, const cuda::AttentionCall& call, int device,
   if (guard.error() != cudaSuccess) return {2, guard.error()};
   const KernelInfo info = find_kernel(key);
   if (!info.function) return {1, 0};
-  if (const cudaError_t error = prepare(info, device, cache); error != cudaSuccess)
+  Generation generation{};
+  if (const cudaError_t error = prepare(info, device, cache, generation); error != cudaSuccess)
     return {2, error};
+  const KernelInfo::Layout& sizes = layout(info, generation);
+  const int rows = block_q(key, generation);
   const int bytes = key.precision == Precision::f32 ? 4 : 2;
   Params p;
   p.call = call;
-  p.tiles = (call.max_seq_q + block_q(key) - 1) / block_q(key);
+  p.tiles = (call.max_seq_q + rows - 1) / rows;
   p.vector_loads = in_units(call.q, call.head_dim, bytes) &&
                    in_units(call.k, call.head_dim, bytes) && in_units(call.v, call.dim_v, bytes);
   p.vector_stores = in_units(call.out, call.dim_v, bytes);
@@ -68,8 +86,8 @@ LaunchStatus launch(const Key& key, const cuda::AttentionCall& call, int device,
   const auto grid = static_cast<unsigned>(p.tiles) * static_cast<unsigned>(call.heads) *
                     static_cast<unsigned>(call.batch);
   const cudaError_t error =
-      cudaLaunchKernel(info.function, dim3(grid), dim3(static_cast<unsigned>(info.threads)),
-                       parameters, info.shared_bytes, stream);
+      cudaLaunchKernel(info.function, dim3(grid), dim3(static_cast<unsigned>(sizes.threads)),
+                       parameters, sizes.shared_bytes, stream);
   return error == cudaSuccess ? LaunchStatus{} : LaunchStatus{2, error};
 }
 

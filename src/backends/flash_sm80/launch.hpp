@@ -12,11 +12,14 @@ struct CUstream_st;
 
 namespace fovea::flash_sm80 {
 
-/// What the launcher knows about a compiled kernel.
+/// What the launcher knows about a compiled kernel: one function, laid out for each generation.
 struct KernelInfo {
+  struct Layout {
+    std::uint32_t shared_bytes = 0;
+    int threads = 0;
+  };
   const void* function = nullptr;
-  std::uint32_t shared_bytes = 0;
-  int threads = 0;
+  Layout ampere, hopper;
 };
 
 /// What every kernel takes.
@@ -37,10 +40,11 @@ struct LaunchStatus {
 /// A sentence for a failed launch; static storage.
 const char* describe(const LaunchStatus& status);
 
-/// The devices on which a plan's kernel has its shared memory raised. Filled by the first launch on
-/// a device; thread-safe.
+/// For which generation a plan's kernel is compiled on each device: 1 + Generation, 0 unknown.
+/// Filled by the first launch on a device, which also raises the kernel's shared memory there;
+/// thread-safe.
 struct DeviceCache {
-  std::array<std::atomic<bool>, 64> ready{};
+  std::array<std::atomic<int>, 64> generation{};
 };
 
 /// Enqueues the call on `stream` of `device` and leaves the current device as it was. Needs no
