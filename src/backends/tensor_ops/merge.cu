@@ -8,9 +8,11 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// A thread merges kCount columns of one row. kParts 0: as many as the job says.
-template <class In, class Out, int kCount, int kParts>
+/// A thread merges kCount columns of one row; four parts are on their way at once. Every thread of
+/// a row computes its weights again: they come from the first-level cache.
+template <class In, class Out, int kCount>
 __global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__ MergeJob job) {
+  constexpr int kAhead = 4;
   const unsigned chunks = job.dim / kCount, inner = job.seq_inner ? job.seq : job.heads;
   const unsigned at = blockIdx.x * kThreads + threadIdx.x;
   if (at >= chunks * job.seq * job.heads) return;
@@ -18,38 +20,36 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__
   const unsigned high = row / inner, low = row - high * inner;
   const int64_t s = job.seq_inner ? low : high, h = job.seq_inner ? high : low, b = blockIdx.y;
   const auto offset = [&](const HeadsData& t) { return b * t.batch + s * t.seq + h * t.head; };
-  const int parts = kParts ? kParts : job.parts;
+  const auto lse_of = [&](int i) {
+    return static_cast<const float*>(job.lse[i].data)[offset(job.lse[i])];
+  };
+  Pack<In, kCount> pack[kAhead];
+  const auto fetch = [&](int from) {
+#pragma unroll
+    for (int i = 0; i < kAhead; i++)
+      if (from + i < job.parts)
+        pack[i] = load<kCount>(static_cast<const In*>(job.out[from + i].data) +
+                               offset(job.out[from + i]) + column);
+  };
 
-  // Every column's thread computes the weights of its row again: they come from the first-level
-  // cache.
-  constexpr int kKept = kParts ? kParts : MergeJob::kMaxParts;
-  float weight[kKept];
-  Pack<In, kCount> pack[kParts ? kParts : 1];
-  if constexpr (kParts != 0) {
-#pragma unroll
-    for (int i = 0; i < kKept; i++)
-      pack[i] = load<kCount>(static_cast<const In*>(job.out[i].data) + offset(job.out[i]) + column);
-  }
+  fetch(0);
   float largest = -INFINITY;
-#pragma unroll
-  for (int i = 0; i < kKept; i++) {
-    if (i >= parts) break;
-    weight[i] = static_cast<const float*>(job.lse[i].data)[offset(job.lse[i])];
-    largest = fmaxf(largest, weight[i]);
-  }
+  for (int i = 0; i < job.parts; i++) largest = fmaxf(largest, lse_of(i));
   const float reference = largest == -INFINITY ? 0.f : largest;
   float sum = 0.f, x[kCount] = {};
+#pragma unroll 1
+  for (int from = 0; from < job.parts; from += kAhead) {
+    if (from > 0) fetch(from);
 #pragma unroll
-  for (int i = 0; i < kKept; i++) {
-    if (i >= parts) break;
-    if (weight[i] == -INFINITY) continue;  // its values may be anything
-    const float w = expf(weight[i] - reference);
-    sum += w;
-    Pack<In, kCount>& p = pack[kParts ? i : 0];
-    if constexpr (kParts == 0)
-      p = load<kCount>(static_cast<const In*>(job.out[i].data) + offset(job.out[i]) + column);
+    for (int i = 0; i < kAhead; i++) {
+      if (from + i >= job.parts) break;
+      const float lse = lse_of(from + i);
+      if (lse == -INFINITY) continue;  // its values may be anything
+      const float w = expf(lse - reference);
+      sum += w;
 #pragma unroll
-    for (int e = 0; e < kCount; e++) x[e] = fmaf(w, widen(p.element[e]), x[e]);
+      for (int e = 0; e < kCount; e++) x[e] = fmaf(w, widen(pack[i].element[e]), x[e]);
+    }
   }
   const float inverse = sum == 0.f ? 0.f : 1.f / sum;
 #pragma unroll
@@ -64,10 +64,7 @@ template <class In, class Out, int kCount>
 void enqueue(const MergeJob& job, CUstream_st* stream) {
   const unsigned work = static_cast<unsigned>(job.dim / kCount) * job.seq * job.heads;
   const dim3 grid((work + kThreads - 1) / kThreads, job.batch);
-  if (job.parts == 2)
-    merge_kernel<In, Out, kCount, 2><<<grid, kThreads, 0, stream>>>(job);
-  else
-    merge_kernel<In, Out, kCount, 0><<<grid, kThreads, 0, stream>>>(job);
+  merge_kernel<In, Out, kCount><<<grid, kThreads, 0, stream>>>(job);
 }
 
 }  // namespace

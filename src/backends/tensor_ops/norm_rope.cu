@@ -9,8 +9,131 @@ namespace {
 
 constexpr int kThreads = 256, kAhead = 4;  // loads of a thread on their way at once
 
-/// A thread block takes `heads` heads of one token: their elements, times the weight, stay in
-/// shared memory between the sum of squares and the rotation, which may need a partner far away.
+/// The usual case: heads of 8 to 256 elements, a power of two, rotated whole or not at all. A
+/// thread keeps 8 columns of several heads of one token in registers; what crosses columns goes
+/// through shuffles, and the sum over a token through shared memory.
+constexpr int kRowThreads = 128, kRowVectors = 8;
+
+template <class T, class Weight>
+__global__ void __launch_bounds__(kRowThreads)
+    norm_rope_rows_kernel(const __grid_constant__ NormRopeJob job) {
+  __shared__ float sums[kRowThreads / 32];
+  const int chunks = job.dim / kVector, heads = kRowThreads / chunks;  // heads side by side
+  const int chunk = threadIdx.x % chunks, column = chunk * kVector;
+  const int first = blockIdx.z * heads * kRowVectors + threadIdx.x / chunks;
+  const int64_t s = blockIdx.x, b = blockIdx.y;
+  const T* x = static_cast<const T*>(job.x.data) + b * job.x.batch + s * job.x.seq + column;
+  T* out = static_cast<T*>(job.out.data) + b * job.out.batch + s * job.out.seq + column;
+
+  Pack<T, kVector> pack[kRowVectors];
+#pragma unroll
+  for (int i = 0; i < kRowVectors; i++) {
+    const int head = first + i * heads;
+    pack[i] = Pack<T, kVector>{};
+    if (head < job.heads) pack[i] = load<kVector>(x + head * job.x.head);
+  }
+  // y = x c + partner n: the sign of the sine is that of the element's place in its pair.
+  float c[kVector], n[kVector], w[kVector];
+  if (job.rotary) {
+    const float* cos = job.cos + b * job.cos_batch + s * job.cos_seq;
+    const float* sin = job.sin + b * job.sin_batch + s * job.sin_seq;
+    if (job.half) {
+      const bool upper = 2 * column >= job.rotary;
+      const int pair = upper ? column - job.rotary / 2 : column;
+      const Pack<float, kVector> cosines = load<kVector>(cos + pair);
+      const Pack<float, kVector> sines = load<kVector>(sin + pair);
+#pragma unroll
+      for (int e = 0; e < kVector; e++) {
+        c[e] = cosines.element[e];
+        n[e] = upper ? sines.element[e] : -sines.element[e];
+      }
+    } else {
+      const Pack<float, kVector / 2> cosines = load<kVector / 2>(cos + column / 2);
+      const Pack<float, kVector / 2> sines = load<kVector / 2>(sin + column / 2);
+#pragma unroll
+      for (int e = 0; e < kVector; e++) {
+        c[e] = cosines.element[e / 2];
+        n[e] = e % 2 ? sines.element[e / 2] : -sines.element[e / 2];
+      }
+    }
+  }
+  if (job.weight && !job.whole_token) {
+    const Pack<Weight, kVector> weights =
+        load<kVector>(static_cast<const Weight*>(job.weight) + column);
+#pragma unroll
+    for (int e = 0; e < kVector; e++) w[e] = widen(weights.element[e]);
+  }
+  float scale = 1.f;
+  if (job.whole_token) {
+    float sum = 0.f;
+#pragma unroll
+    for (int i = 0; i < kRowVectors; i++)
+#pragma unroll
+      for (int e = 0; e < kVector; e++) {
+        const float y = widen(pack[i].element[e]);
+        sum = fmaf(y, y, sum);
+      }
+    for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    sum = 0.f;
+    for (int i = 0; i < kRowThreads / 32; i++) sum += sums[i];
+    scale = rsqrtf(sum / static_cast<float>(job.heads * job.dim) + job.epsilon);
+  }
+#pragma unroll
+  for (int i = 0; i < kRowVectors; i++) {
+    const int head = first + i * heads;
+    // The same for the whole warp: heads of a warp are neighbours.
+    if (__all_sync(~0u, head >= job.heads)) break;
+    float y[kVector];
+#pragma unroll
+    for (int e = 0; e < kVector; e++) y[e] = widen(pack[i].element[e]);
+    if (job.weight) {
+      if (job.whole_token) {
+        if (head < job.heads) {
+          const Pack<Weight, kVector> weights =
+              load<kVector>(static_cast<const Weight*>(job.weight) + head * job.dim + column);
+#pragma unroll
+          for (int e = 0; e < kVector; e++) y[e] *= scale * widen(weights.element[e]);
+        }
+      } else {
+        float sum = 0.f;
+#pragma unroll
+        for (int e = 0; e < kVector; e++) sum = fmaf(y[e], y[e], sum);
+        for (int lanes = 1; lanes < chunks; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+        scale = rsqrtf(sum / static_cast<float>(job.dim) + job.epsilon);
+#pragma unroll
+        for (int e = 0; e < kVector; e++) y[e] *= scale * w[e];
+      }
+    }
+    if (job.rotary) {
+      float partner[kVector];
+#pragma unroll
+      for (int e = 0; e < kVector; e++)
+        partner[e] = job.half ? __shfl_xor_sync(~0u, y[e], chunks / 2) : y[e ^ 1];
+#pragma unroll
+      for (int e = 0; e < kVector; e++) y[e] = fmaf(y[e], c[e], partner[e] * n[e]);
+    }
+    if (head < job.heads) store(out + head * job.out.head, y);
+  }
+}
+
+template <class T, class Weight>
+bool enqueue_rows(const NormRopeJob& job, CUstream_st* stream) {
+  const int chunks = job.dim / kVector;
+  const bool power = job.dim % kVector == 0 && chunks <= 32 && (chunks & (chunks - 1)) == 0;
+  if (!power || (job.rotary != 0 && job.rotary != job.dim) || (job.half && chunks < 2))
+    return false;
+  const int heads = kRowThreads / chunks * kRowVectors;  // of one block
+  if (job.whole_token && job.heads > heads) return false;
+  const dim3 grid(job.seq, job.batch, (job.heads + heads - 1) / heads);
+  norm_rope_rows_kernel<T, Weight><<<grid, kRowThreads, 0, stream>>>(job);
+  return true;
+}
+
+/// Any other sizes. A thread block takes `heads` heads of one token: their elements, times the
+/// weight, stay in shared memory between the sum of squares and the rotation, which may need a
+/// partner far away.
 ///   values [heads * dim], scales [heads],
 ///   squares [kThreads] for a whole token, else [heads * dim / kCount]
 template <class T, class Weight, int kCount>
@@ -154,10 +277,13 @@ int launch_norm_rope(const NormRopeJob& job, Element x, Element weight, int devi
                       reinterpret_cast<std::uintptr_t>(job.weight) % 16 == 0 && aligned_angles(job);
   with_type(x, [&](auto element) {
     with_type(weight, [&](auto factor) {
+      using T = decltype(element);
+      using Weight = decltype(factor);
+      if (vector && enqueue_rows<T, Weight>(job, stream)) return;
       if (vector)
-        enqueue<decltype(element), decltype(factor), kVector>(job, stream);
+        enqueue<T, Weight, kVector>(job, stream);
       else
-        enqueue<decltype(element), decltype(factor), 1>(job, stream);
+        enqueue<T, Weight, 1>(job, stream);
     });
   });
   return cudaGetLastError();
