@@ -38,10 +38,16 @@ __device__ void score(Shared& shared, const cuda::AttentionCall& call, const cud
   if (key < item.kv_length) {
     const T* k = static_cast<const T*>(call.k.data) + item.batch * call.k.batch +
                  (int64_t{item.kv_start} + key) * call.k.row + head / call.group * call.k.head;
-    for (int d = 0; d < call.head_dim; d++) {
-      const float x = widen(k[d]);
+    // In two levels: one running sum over hundreds of products would lose digits.
+    for (int from = 0; from < call.head_dim; from += 32) {
+      float part[kBlockQ] = {};
+      for (int d = from; d < min(from + 32, call.head_dim); d++) {
+        const float x = widen(k[d]);
 #pragma unroll
-      for (int r = 0; r < kBlockQ; r++) s[r] = fmaf(shared.q[r][d], x, s[r]);
+        for (int r = 0; r < kBlockQ; r++) part[r] = fmaf(shared.q[r][d], x, part[r]);
+      }
+#pragma unroll
+      for (int r = 0; r < kBlockQ; r++) s[r] += part[r];
     }
   }
 #pragma unroll
