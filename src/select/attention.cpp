@@ -230,13 +230,9 @@ struct Attention::State {
   // Describes a call, with what its block mask and its sparse state make of it.
   Result<PreparedCall> prepare(const AttentionTensors& tensors, const CallOptions& options) const {
     PreparedCall call{tensors, {}, false, {}};
+    FOVEA_TRY(call.problem, describe(call.tensors, options));
     if (options.block_mask != nullptr) {
-      CallOptions blocks = options;
       const BlockMaskShape& s = options.block_mask->shape();
-      blocks.block_q = s.block_q;
-      blocks.block_kv = s.block_kv;
-      set_lists(*options.block_mask, call.tensors);
-      FOVEA_TRY(call.problem, describe(call.tensors, blocks));
       if (s.seq_q != call.problem.seq_q || s.seq_kv != call.problem.seq_kv)
         return Error{
             ErrorCode::invalid_argument,
@@ -244,8 +240,11 @@ struct Attention::State {
                          " x ", s.columns(), " blocks of ", s.block_q, " x ", s.block_kv,
                          ", the call has ", call.problem.seq_q, " x ", call.problem.seq_kv),
             {}};
-    } else {
-      FOVEA_TRY(call.problem, describe(call.tensors, options));
+      CallOptions blocks = options;
+      blocks.block_q = s.block_q;
+      blocks.block_kv = s.block_kv;
+      set_lists(*options.block_mask, call.tensors);
+      FOVEA_TRY(call.problem, describe(call.tensors, blocks));
     }
     const SparseAttentionState* state = options.sparse_state;
     if (state == nullptr || resolved.spec == nullptr || !config::is_sparse(resolved.spec->backend))
