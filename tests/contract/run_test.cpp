@@ -1,7 +1,9 @@
 // What a run checks before it writes: the tensors of the plan, the workspace, the values.
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 
+#include "src/simd/cpu_features.hpp"
 #include "tests/contract/count_new.hpp"
 #include "tests/contract/harness.hpp"
 
@@ -223,6 +225,22 @@ TEST_P(ContractRun, ProviderOfTheSpecIsRespected) {
     EXPECT_EQ(GetParam().backend->plan(GetParam().name, p, &spec, GetParam().context).has_value(),
               accepted)
         << provider;
+  }
+}
+
+// Each level of this machine is forced in turn, and the receipt says that it is what runs.
+TEST(ContractTargets, HaveEveryInstructionSetOfThisMachine) {
+  const std::vector<Target> all = targets();
+  for (const simd::Isa isa : simd::kIsas) {
+    if (!simd::includes(simd::probe_isa(), isa)) continue;
+    const std::string isa_name(simd::name(isa));
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Target& target) {
+      return target.label == "cpu_flash_" + isa_name;
+    });
+    ASSERT_NE(found, all.end()) << isa_name;
+    const auto made = plan(*found, *parse_problem("f32 b1 h1 s8 d8"));
+    ASSERT_NE(made, nullptr) << isa_name;
+    EXPECT_EQ(made->receipt().isa, isa_name);
   }
 }
 
