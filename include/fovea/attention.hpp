@@ -11,7 +11,10 @@
 #include "fovea/config.hpp"
 #include "fovea/error.hpp"
 #include "fovea/metadata.hpp"
+#include "fovea/owned_tensor.hpp"
+#include "fovea/prepared.hpp"
 #include "fovea/receipt.hpp"
+#include "fovea/recorded_call.hpp"
 #include "fovea/select.hpp"
 
 namespace fovea {
@@ -67,26 +70,6 @@ FOVEA_API Result<Problem> describe(const AttentionTensors& tensors, const CallOp
 // must live on the CPU. Errors: invalid_value naming tensor and index.
 FOVEA_API Status check_values(const AttentionTensors& tensors, const Problem& problem) noexcept;
 
-// A tensor with its memory, for the convenience calls.
-class OwnedTensor {
- public:
-  OwnedTensor() = default;
-  const TensorView& view() const noexcept { return view_; }
-  // Allocates uninitialised CPU memory, 64-byte aligned. Error out_of_memory.
-  FOVEA_API static Result<OwnedTensor> allocate(DType dtype, std::span<const int64_t> shape);
-  // A view with what keeps its memory alive; on a device, memory that is freed in stream order.
-  static OwnedTensor adopt(const TensorView& view, std::shared_ptr<void> memory) {
-    OwnedTensor tensor;
-    tensor.memory_ = std::move(memory);
-    tensor.view_ = view;
-    return tensor;
-  }
-
- private:
-  std::shared_ptr<void> memory_;
-  TensorView view_;
-};
-
 // On a device the outputs come from a pool and go back to it in the order of the call's stream,
 // which must live as long as they do.
 struct AttentionResult {
@@ -104,6 +87,9 @@ struct LayerOptions {
   int64_t head_dim = 0;
   int64_t dim_v = 0;
   bool mask_free = false;  // the model never passes a mask to this layer
+  // Handed to the plan with every call; shared with the recordings that the layer makes. A backend
+  // that reads none refuses them.
+  std::shared_ptr<const PreparedTensors> prepared = {};
 };
 
 // Thread-safe: calls may overlap. Holds its own copy of the configuration.
@@ -132,16 +118,25 @@ class Attention {
                                                        const CallOptions& options = {}) const;
   // The decision for a problem, without running it.
   FOVEA_API std::shared_ptr<const Decision> resolve(const Problem& problem) const;
-  // The report of the execution contract in a context that the host engine declares (parallel
-  // strategy, paged, boundaries, full graph). Advisory; changes nothing.
-  FOVEA_API ExecutionPathResult resolve_execution_path(const Problem& problem,
-                                                       const ExecutionContext& context) const;
+  // The report of the execution contract for a call with this metadata, in surroundings that the
+  // host engine declares: parallel strategy, paged storage and its element type, outer boundaries,
+  // full graph. Everything else in `context` is overwritten by what the layer, its backend and the
+  // normal form say. Contradicting metadata is unsupported, by field. Reads no tensor and never
+  // waits for a device; call it outside captured or compiled regions, and again when the metadata
+  // changes. Advisory: changes neither selection nor execution.
+  FOVEA_API ExecutionPathResult
+  resolve_execution_path(const Problem& problem, const ExecutionContext& context,
+                         const AttentionMetadata& metadata = {}) const;
   // A plan for callers that keep their own workspace, for normalise(problem, metadata).problem and
   // tensors on `device`: by default the CPU, or cuda:0 for a layer made with CUDA facts. It runs on
   // the tensors that apply() makes. Errors: those of normalise, the refusal, those of probe_cuda.
   FOVEA_API Result<std::shared_ptr<const Plan>> plan(const Problem& problem,
                                                      std::optional<Device> device = {},
                                                      const AttentionMetadata& metadata = {}) const;
+  // Plans once, for the device that plan() takes by default, and keeps everything that a run needs,
+  // the layer's prepared tensors included. Errors as plan, out_of_memory.
+  FOVEA_API Result<RecordedCall> record(const Problem& problem,
+                                        const AttentionMetadata& metadata = {}) const;
 
  private:
   struct State;

@@ -15,6 +15,8 @@
 
 namespace fovea {
 
+class PreparedTensors;
+
 // The tensors of one call; absent ones have rank 0. Nothing is owned. q [B,Sq,Hq,D] (or in
 // `layout`), k, v [B,Skv,Hkv,D|Dv], out [B,Sq,Hq,Dv] contiguous, lse f32 [B,Hq,Sq] ([Hq,Tq]
 // packed).
@@ -33,6 +35,7 @@ struct AttentionTensors {
   // Optional: uint8 beside block_indices, 1 where `mask` hides tokens inside the block; in the
   // other blocks it must hide nothing, and need not be read.
   TensorView block_partial;
+  const PreparedTensors* prepared = nullptr;  // those of the context's signature, or none
 };
 
 // Caller's scratch memory, aligned to Plan::kWorkspaceAlignment.

@@ -33,6 +33,7 @@ typedef struct fovea_config fovea_config;
 typedef struct fovea_attention fovea_attention;
 typedef struct fovea_plan fovea_plan;
 typedef struct fovea_receipt fovea_receipt;
+typedef struct fovea_metadata fovea_metadata;
 
 /* "0.1.0"; static storage. */
 FOVEA_C_API const char* fovea_version(void);
@@ -97,6 +98,12 @@ typedef struct fovea_tensor {
   int64_t stride[5];
 } fovea_tensor;
 
+/* What a model states about the masks and lengths of its calls, from a JSON map (docs/metadata.md).
+ * Unknown keys are errors. One object may serve many calls. */
+FOVEA_C_API int32_t fovea_metadata_create(const char* json, fovea_metadata** metadata,
+                                          fovea_error** error);
+FOVEA_C_API void fovea_metadata_free(fovea_metadata* metadata);
+
 /* A layer. Names may be NULL: role "self", no category. Zero sizes accept any. threads <= 0:
  * OpenMP's default. */
 typedef struct fovea_layer_options {
@@ -135,6 +142,7 @@ typedef struct fovea_call {
   int64_t max_seqlen_q;
   int64_t max_seqlen_kv;
   void* stream;
+  const fovea_metadata* metadata; /* NULL: nothing is stated */
 } fovea_call;
 
 /* `config` is copied; NULL means an empty one (platform default). */
@@ -159,6 +167,26 @@ FOVEA_C_API size_t fovea_plan_workspace_bytes(const fovea_plan* plan);
 FOVEA_C_API int32_t fovea_plan_run(const fovea_plan* plan, const fovea_call* call, void* workspace,
                                    size_t workspace_bytes, fovea_error** error);
 FOVEA_C_API void fovea_plan_free(fovea_plan* plan);
+
+/* What the host engine declares around a call; NULL or 0 where nothing is. */
+typedef struct fovea_surroundings {
+  size_t struct_size;
+  const char* parallel_strategy; /* "ulysses", "ring", "hybrid_ulysses_ring", "allgather_kv" */
+  const char* outer_boundaries;  /* "hsdp", "attention_schedule", or both joined by ',' */
+  int32_t paged_kv;
+  const char* kv_cache_dtype; /* of paged storage */
+  int32_t require_fullgraph;
+} fovea_surroundings;
+
+/* The report of the execution contract (docs/execution.md) for the call's shapes and metadata; data
+ * pointers are not read. `surroundings` may be NULL. Advisory; ask again when the metadata changes.
+ * {"backend","provider","platform","kernel_variant","path","instance","support",
+ * "compilation_mode","parallel_strategy","built","lossy","workspace_bytes","reasons",
+ * "requested":{"status","reasons"}} as JSON; "requested" answers require_fullgraph. */
+FOVEA_C_API int32_t fovea_attention_resolve(const fovea_attention* attention,
+                                            const fovea_call* call,
+                                            const fovea_surroundings* surroundings, char** json,
+                                            fovea_error** error);
 
 /* --- Receipts, explain, availability
  * ------------------------------------------------------------------------ */

@@ -41,6 +41,7 @@ enum class ReasonCode : uint16_t {
   package,       // package or symbol missing
   parallel,      // sequence-parallel strategy
   compilation,   // full-graph compilation or capture
+  unvalidated,   // runs, but no validation record covers it
   prepared,      // tensors prepared ahead of the call
   boundary,      // outer boundary such as sharded modules
   paged_kv,      // paged key/value storage

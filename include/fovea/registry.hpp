@@ -10,6 +10,7 @@
 #include "fovea/backend.hpp"
 #include "fovea/backend_name.hpp"
 #include "fovea/error.hpp"
+#include "fovea/package_kernel.hpp"
 
 namespace fovea {
 
@@ -31,6 +32,13 @@ FOVEA_API uint64_t registry_epoch() noexcept;
 // load), invalid_argument (no path: "register it first").
 FOVEA_API Result<std::shared_ptr<const Backend>> load_backend(BackendName name,
                                                               std::string_view platform_path);
+
+// Gives the package's kernel to every name whose policy row the package provides, on the platforms
+// that admit it; replaces an earlier one. Error invalid_argument: no package name or no run
+// function.
+FOVEA_API Status bind_package(PackageKernel kernel);
+// No effect when nothing is bound.
+FOVEA_API void unbind_package(std::string_view package);
 
 // Loads what stands after the colon of a path of one scheme ("plugin" in "plugin:/lib.so#name").
 using PathLoader = std::function<Result<std::shared_ptr<const Backend>>(std::string_view rest)>;

@@ -89,6 +89,13 @@ class Selector {
   std::unique_ptr<State> state_;
 };
 
+// What can be said of a backend before a layer exists: unsupported with the policy's reasons, or
+// unmigrated for eager use, whatever the caller claims of kernel, dtype and masks. Never supported:
+// that takes the kernel, the problem and the metadata (Attention::resolve_execution_path). Pure;
+// thread-safe.
+FOVEA_API ExecutionPathResult resolve_capabilities(BackendName backend,
+                                                   const ExecutionContext& context);
+
 // The error of a decision that cannot run: who refused, what was asked, what is accepted, what to
 // do, with the nearest backend that can. Code unsupported, not_built or not_available.
 FOVEA_API Error refusal(const Decision& decision, const RoleQuery& query, const Problem& problem);

@@ -220,13 +220,18 @@ ExecutionPathResult report(BackendName backend, std::string_view provider, const
     return r;
   }
   const Instance& in = *choice.instance;
+  r.kernel_variant = provider;
   r.path = in.path;
   r.instance = in.name;
   r.built = in.built;
   r.lossy = in.lossy;
-  r.compilation_mode = in.compilation_mode;
-  const bool verified = in.verified == nullptr || in.verified(context.facts);
-  r.support = verified ? SupportStatus::supported : SupportStatus::unmigrated;
+  // Verified is the kernel on its own: neither a parallel form of it nor a module around it that
+  // shards or reschedules it.
+  const bool alone =
+      context.parallel_strategy == ParallelStrategy::none && context.outer_boundaries.empty();
+  const bool recorded = in.verified == nullptr || in.verified(context.facts);
+  r.support = alone && recorded ? SupportStatus::supported : SupportStatus::unmigrated;
+  r.compilation_mode = alone ? in.compilation_mode : CompilationMode::eager_only;
   if (!in.built && context.local) {
     r.support = SupportStatus::unsupported;
     r.reasons.push_back({ReasonCode::not_built, "path", std::string(in.path),

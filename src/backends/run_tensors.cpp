@@ -180,6 +180,7 @@ Status check_output(const Expected& e, const TensorView& t, const AttentionTenso
 }  // namespace
 
 Status check_inputs(const Problem& p, const AttentionTensors& t, Device device) {
+  if (t.prepared != nullptr) return wrong("prepared tensors", "are given, but the plan reads none");
   struct Head {
     std::string_view name;
     const TensorView* view;

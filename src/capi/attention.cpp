@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/capi/handles.hpp"
+#include "src/core/text.hpp"
 #include "src/select/report_json.hpp"
 
 using fovea::capi::guard;
@@ -91,7 +92,75 @@ Result<Call> read_call(const fovea_call* given, const char* function) {
   call.options.max_seqlen_q = c.max_seqlen_q;
   call.options.max_seqlen_kv = c.max_seqlen_kv;
   call.options.stream.handle = c.stream;
+  if (c.metadata != nullptr) call.options.metadata = &c.metadata->metadata;
   return call;
+}
+
+const AttentionMetadata& metadata_of(const Call& call) {
+  static const AttentionMetadata kNothing;
+  return call.options.metadata == nullptr ? kNothing : *call.options.metadata;
+}
+
+// The enumerator of a word, or nothing.
+template <class E, size_t N>
+std::optional<E> parse_word(std::string_view word, const E (&choices)[N]) {
+  for (E choice : choices)
+    if (name(choice) == word) return choice;
+  return std::nullopt;
+}
+
+Result<ExecutionContext> read_surroundings(const fovea_surroundings* given, const char* function) {
+  ExecutionContext context;
+  if (given == nullptr) return context;
+  FOVEA_TRY(const fovea_surroundings s,
+            sized(given, function, "surroundings", fovea_surroundings{}));
+  const auto refuse = [&](const char* field, std::string_view word, const char* accepted) -> Error {
+    return {ErrorCode::invalid_argument,
+            std::string(function) + ": " + field + " '" + std::string(word) + "' is not known (" +
+                "accepted: " + accepted + ")",
+            {}};
+  };
+  if (s.parallel_strategy != nullptr) {
+    constexpr ParallelStrategy kStrategies[] = {
+        ParallelStrategy::none, ParallelStrategy::ulysses, ParallelStrategy::ring,
+        ParallelStrategy::hybrid_ulysses_ring, ParallelStrategy::allgather_kv};
+    const auto strategy = parse_word(std::string_view(s.parallel_strategy), kStrategies);
+    if (!strategy)
+      return refuse("parallel_strategy", s.parallel_strategy,
+                    "none, ulysses, ring, hybrid_ulysses_ring, allgather_kv");
+    context.parallel_strategy = *strategy;
+  }
+  if (s.outer_boundaries != nullptr) {
+    constexpr OuterBoundary kBoundaries[] = {OuterBoundary::hsdp,
+                                             OuterBoundary::attention_schedule};
+    for (std::string_view word : text::split(s.outer_boundaries, ',')) {
+      const auto boundary = parse_word(text::trim(word), kBoundaries);
+      if (!boundary) return refuse("outer_boundaries", word, "hsdp, attention_schedule");
+      context.outer_boundaries.push_back(*boundary);
+    }
+  }
+  context.paged_kv = s.paged_kv != 0;
+  if (s.kv_cache_dtype != nullptr) context.kv_cache_dtype = s.kv_cache_dtype;
+  context.require_fullgraph = s.require_fullgraph != 0;
+  return context;
+}
+
+report::Json json_of(const ExecutionPathResult& r, const CapabilityResult& requested) {
+  return {{"backend", name(r.backend)},
+          {"provider", report::text(r.provider)},
+          {"platform", name(r.platform)},
+          {"kernel_variant", report::text(r.kernel_variant)},
+          {"path", report::text(r.path)},
+          {"instance", report::text(r.instance)},
+          {"support", name(r.support)},
+          {"compilation_mode", name(r.compilation_mode)},
+          {"parallel_strategy", name(r.parallel_strategy)},
+          {"built", r.built},
+          {"lossy", r.lossy},
+          {"workspace_bytes", r.workspace_bytes},
+          {"reasons", report::reasons(r.reasons)},
+          {"requested",
+           {{"status", name(requested.status)}, {"reasons", report::reasons(requested.reasons)}}}};
 }
 
 // Plans see a finished problem, so the configuration's scale and causal flag are filled in here.
@@ -195,9 +264,11 @@ int32_t fovea_attention_plan(const fovea_attention* attention, const fovea_call*
     FOVEA_TRY(fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
     fovea::capi::apply(attention->defaults, c.options);
     FOVEA_TRY(fovea::Problem problem, fovea::describe(c.tensors, c.options));
+    const fovea::AttentionMetadata& metadata = fovea::capi::metadata_of(c);
+    FOVEA_TRY(fovea::NormalForm form, fovea::normalise(problem, metadata));
     FOVEA_TRY(std::shared_ptr<const fovea::Plan> made,
-              attention->attention.plan(problem, c.tensors.q.device));
-    *plan = new fovea_plan{std::move(made), std::move(problem), attention->defaults};
+              attention->attention.plan(problem, c.tensors.q.device, metadata));
+    *plan = new fovea_plan{std::move(made), std::move(form.problem), attention->defaults};
     return {};
   });
 }
@@ -215,17 +286,54 @@ int32_t fovea_plan_run(const fovea_plan* plan, const fovea_call* call, void* wor
     fovea::capi::apply(plan->defaults, c.options);
     if (!c.tensors.out.present()) return fovea::capi::need_out(kFunction);
     FOVEA_TRY(const fovea::Problem problem, fovea::describe(c.tensors, c.options));
-    if (problem != plan->problem)
+    FOVEA_TRY(const fovea::NormalForm form, fovea::normalise(problem, fovea::capi::metadata_of(c)));
+    if (form.problem != plan->problem)
       return fovea::Error{fovea::ErrorCode::invalid_tensor,
-                          "fovea_plan_run: the call is '" + to_string(problem) +
+                          "fovea_plan_run: the call is '" + to_string(form.problem) +
                               "' but the plan is for '" + to_string(plan->problem) +
                               "'; make a plan for it",
                           {}};
-    return plan->plan->run(c.tensors, {workspace, workspace_bytes}, c.options.stream);
+    return plan->plan->run(fovea::apply(form, c.tensors), {workspace, workspace_bytes},
+                           c.options.stream);
   });
 }
 
 void fovea_plan_free(fovea_plan* plan) { delete plan; }
+
+int32_t fovea_metadata_create(const char* json, fovea_metadata** metadata, fovea_error** error) {
+  return guard(error, [&]() -> fovea::Status {
+    if (json == nullptr) return null_argument("fovea_metadata_create", "json");
+    if (metadata == nullptr) return null_argument("fovea_metadata_create", "metadata");
+    FOVEA_TRY(fovea::AttentionMetadata read, fovea::parse_metadata(json));
+    *metadata = new fovea_metadata{std::move(read)};
+    return {};
+  });
+}
+
+void fovea_metadata_free(fovea_metadata* metadata) { delete metadata; }
+
+int32_t fovea_attention_resolve(const fovea_attention* attention, const fovea_call* call,
+                                const fovea_surroundings* surroundings, char** json,
+                                fovea_error** error) {
+  return guard(error, [&]() -> fovea::Status {
+    constexpr const char* kFunction = "fovea_attention_resolve";
+    if (attention == nullptr) return null_argument(kFunction, "attention");
+    if (json == nullptr) return null_argument(kFunction, "json");
+    FOVEA_TRY(fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
+    fovea::capi::apply(attention->defaults, c.options);
+    FOVEA_TRY(const fovea::ExecutionContext context,
+              fovea::capi::read_surroundings(surroundings, kFunction));
+    FOVEA_TRY(const fovea::Problem problem, fovea::describe(c.tensors, c.options));
+    const fovea::ExecutionPathResult report =
+        attention->attention.resolve_execution_path(problem, context, fovea::capi::metadata_of(c));
+    const fovea::CapabilityResult requested =
+        fovea::requested_support(report, context.require_fullgraph);
+    *json = fovea::capi::copy(fovea::capi::json_of(report, requested).dump());
+    if (*json == nullptr)
+      return fovea::Error{fovea::ErrorCode::out_of_memory, "no memory for the report", {}};
+    return {};
+  });
+}
 
 const char* fovea_receipt_json(const fovea_receipt* receipt) {
   return receipt == nullptr ? "" : receipt->json.c_str();

@@ -10,6 +10,7 @@
 #include "fovea/attention.hpp"
 #include "fovea/c_api.h"
 #include "fovea/error.hpp"
+#include "fovea/metadata.hpp"
 
 struct fovea_error {
   fovea::Error error;
@@ -34,8 +35,11 @@ struct fovea_attention {
 };
 struct fovea_plan {
   std::shared_ptr<const fovea::Plan> plan;
-  fovea::Problem problem;
+  fovea::Problem problem;  // in normal form
   fovea_call_defaults defaults;
+};
+struct fovea_metadata {
+  fovea::AttentionMetadata metadata;
 };
 struct fovea_receipt {
   std::string json;

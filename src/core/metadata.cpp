@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/core/checked_math.hpp"
+#include "src/core/mask_mode.hpp"
 #include "src/core/strides.hpp"
 #include "src/core/text.hpp"
 
@@ -73,6 +74,9 @@ class Normaliser {
     bool fits = in_range("packed_padding.q_length", padding.q_length, p_.seq_q);
     fits = in_range("packed_padding.kv_length", padding.kv_length, p_.seq_kv) && fits;
     if (p_.has_kv_lengths) refuse("packed_padding", "given beside kv_lengths", "one of the two");
+    if (p_.sparse)
+      refuse("packed_padding", "given beside a sparse pattern", "dense attention",
+             "cut the tensors to the valid tokens");
     if (packed()) {
       check_padding_documents(padding);
       return;
@@ -151,6 +155,11 @@ class Normaliser {
     }
     visible_keys_ = length;
     if (length == p_.seq_kv) return;
+    if (p_.sparse) {
+      refuse(kField, concat(length, " for a pattern over ", p_.seq_kv, " keys"),
+             "a pattern of the valid keys");
+      return;
+    }
     Problem& p = form_.problem;
     const Strides q = p.q_strides, k = p.k_strides, v = p.v_strides;
     form_.kv_prefix = p.seq_kv = length;
@@ -189,11 +198,9 @@ class Normaliser {
                "mask_mode padding or none, or no mask");
       return;
     }
-    const bool by_key =
-        !(p_.mask.per_query && p_.seq_q > 1) && !(p_.mask.per_head && p_.heads_q > 1);
-    const bool by_layout = m_.video_layout.has_value();
+    // A video layout states that the mask is padding.
     form_.mask_mode =
-        m_.mask_mode.value_or(by_key || by_layout ? MaskMode::padding : MaskMode::arbitrary);
+        m_.mask_mode.value_or(m_.video_layout ? MaskMode::padding : unpublished_mask_mode(p_));
   }
 
   void drop_mask() {

@@ -1,7 +1,9 @@
+#include "fovea/owned_tensor.hpp"
+
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
-#include "fovea/attention.hpp"
 #include "src/core/checked_math.hpp"
 #include "src/core/text.hpp"
 

@@ -48,6 +48,7 @@ constexpr std::array kWordings = {
     Wording{ReasonCode::package, "package", "$f is $g", "needed"},
     Wording{ReasonCode::parallel, "parallel", kRefused, "accepted"},
     Wording{ReasonCode::compilation, "compilation", kRefused, "accepted"},
+    Wording{ReasonCode::unvalidated, "unvalidated", "$f $g is not validated", ""},
     Wording{ReasonCode::prepared, "prepared", kRefused, "accepted"},
     Wording{ReasonCode::boundary, "boundary", kRefused, "accepted"},
     Wording{ReasonCode::paged_kv, "paged_kv", "paged key/value storage is not supported", ""},

@@ -30,6 +30,7 @@ struct PlanKey {
   bool npu_attn_varlen = false;
   bool sparse_state = false;
   std::optional<BackendName> scheduled_dense;
+  std::string prepared;
 
   bool operator==(const PlanKey&) const = default;
 };
@@ -39,9 +40,9 @@ struct PlanKeyHash {
 };
 
 PlanKey plan_key(const NormalForm& form, const ExecutionContext& context) {
-  return {form.problem,           context.mask_mode,      context.packing_mode,
-          context.kv_cache_dtype, context.host_documents, context.npu_attn_varlen,
-          context.sparse_state,   context.scheduled_dense};
+  return {form.problem,           context.mask_mode,       context.packing_mode,
+          context.kv_cache_dtype, context.host_documents,  context.npu_attn_varlen,
+          context.sparse_state,   context.scheduled_dense, context.prepared};
 }
 
 // A plan with the receipt its runs hand out: the backend's own, plus what selection added.
@@ -182,7 +183,7 @@ struct Attention::State {
   const AttentionConfig config;
   const ResolvedSpec resolved;
   RoleQuery query;
-  std::unique_ptr<Executor> owned_executor;
+  std::shared_ptr<Executor> owned_executor;
   Executor* executor = nullptr;
   std::optional<DeviceFacts> facts;  // given by the caller
   Site* home = nullptr;              // what resolve() answers for
@@ -271,6 +272,7 @@ struct Attention::State {
                                const AttentionMetadata& metadata) const {
     ExecutionContext c = site.context;
     describe_context(form, metadata, c);
+    if (layer.prepared != nullptr) c.prepared = layer.prepared->signature();
     return c;
   }
 
@@ -323,7 +325,8 @@ struct Attention::State {
     FOVEA_TRY(PlannedCall call, planned(*site, form, std::move(call_context),
                                         request.sparse_state ? options.sparse_state : nullptr));
     if (call.without_lists) drop_lists(tensors);
-    const AttentionTensors call_tensors = apply(form, tensors);
+    AttentionTensors call_tensors = apply(form, tensors);
+    call_tensors.prepared = layer.prepared.get();
     const size_t bytes = call.plan->workspace_bytes();
     if (device.type == DeviceType::cuda) {
       FOVEA_CHECK(cuda::check_pointers(tensors, device));
@@ -398,10 +401,27 @@ std::shared_ptr<const Decision> Attention::resolve(const Problem& problem) const
 }
 
 ExecutionPathResult Attention::resolve_execution_path(const Problem& problem,
-                                                      const ExecutionContext& context) const {
+                                                      const ExecutionContext& context,
+                                                      const AttentionMetadata& metadata) const {
   ExecutionContext declared = context;
+  declared.facts = state_->home->context.facts;
+  declared.device = state_->home->context.device;
   declared.executor = state_->executor;
-  Problem asked = problem;
+  declared.kernel_variant.clear();
+  declared.prepared = state_->layer.prepared == nullptr ? "" : state_->layer.prepared->signature();
+  const Result<NormalForm> form = normalise(problem, metadata);
+  if (!form) {
+    ExecutionPathResult refused;
+    const Selection selection = state_->home->selector.select(state_->query_for(problem));
+    if (!selection.candidates.empty()) refused.backend = selection.candidates.front().backend;
+    refused.platform = declared.facts.platform();
+    refused.parallel_strategy = declared.parallel_strategy;
+    refused.path = "contradiction";
+    refused.reasons = form.error().reasons;
+    return refused;
+  }
+  describe_context(*form, metadata, declared);
+  Problem asked = form->problem;
   // The host says that a state will come with the call, not which.
   const bool unknown_video =
       context.sparse_state && assume_sparse_state(state_->resolved.spec, 0, 0, asked, declared);
@@ -420,6 +440,23 @@ Result<std::shared_ptr<const Plan>> Attention::plan(const Problem& problem,
   FOVEA_TRY(PlannedCall call,
             state_->planned(*site, form, state_->context_for(*site, form, metadata)));
   return call.plan;
+}
+
+Result<RecordedCall> Attention::record(const Problem& problem,
+                                       const AttentionMetadata& metadata) const {
+  RecordedCall call;
+  FOVEA_TRY(call.form_, normalise(problem, metadata));
+  FOVEA_CHECK(check_layer(state_->layer, call.form_.problem));
+  Site& site = *state_->home;
+  FOVEA_TRY(PlannedCall planned,
+            state_->planned(site, call.form_, state_->context_for(site, call.form_, metadata)));
+  call.device_ = site.context.device;
+  call.executor_ = state_->owned_executor;
+  call.plan_ = std::move(planned.plan);
+  call.receipt_ = std::move(planned.receipt);
+  call.prepared_ = state_->layer.prepared;
+  FOVEA_CHECK(call.take_workspace());
+  return Result<RecordedCall>(std::move(call));
 }
 
 Result<AttentionResult> attention(const TensorView& q, const TensorView& k, const TensorView& v,

@@ -21,8 +21,9 @@ struct Override {
 struct Registry {
   std::mutex mutex;
   std::map<BackendName, Override> overrides;
-  std::map<std::string, std::shared_ptr<const Backend>, std::less<>> loaded;  // by path
-  std::map<std::string, PathLoader, std::less<>> loaders;                     // by scheme
+  std::map<std::string, std::shared_ptr<const Backend>, std::less<>> loaded;    // by path
+  std::map<std::string, PathLoader, std::less<>> loaders;                       // by scheme
+  std::map<std::string, std::shared_ptr<const Backend>, std::less<>> packages;  // bound kernels
   std::atomic<uint64_t> epoch{1};
 };
 
@@ -62,10 +63,14 @@ Result<std::shared_ptr<const Backend>> load_path(BackendName backend, const std:
   if (!parts) return malformed(path);
   const auto [scheme, rest] = *parts;
   if (scheme == "builtin") return load_builtin(backend, path);
-  if (scheme == "package") return backends::make_package_backend(rest);
   PathLoader loader;
   {
     std::lock_guard lock(registry().mutex);
+    if (scheme == "package") {
+      const auto bound = registry().packages.find(rest);
+      if (bound != registry().packages.end()) return bound->second;
+      return backends::make_package_backend(rest);
+    }
     if (auto found = registry().loaders.find(scheme); found != registry().loaders.end())
       loader = found->second;
   }
@@ -113,6 +118,27 @@ bool is_overridden(BackendName backend) {
 }
 
 uint64_t registry_epoch() noexcept { return registry().epoch.load(); }
+
+Status bind_package(PackageKernel kernel) {
+  const std::string package = kernel.package;
+  FOVEA_TRY(std::shared_ptr<const Backend> object, make_package_backend(std::move(kernel)));
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  r.packages[package] = std::move(object);
+  r.loaded.clear();
+  ++r.epoch;
+  return {};
+}
+
+void unbind_package(std::string_view package) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  const auto bound = r.packages.find(package);
+  if (bound == r.packages.end()) return;
+  r.packages.erase(bound);
+  r.loaded.clear();
+  ++r.epoch;
+}
 
 Status set_path_loader(std::string_view scheme, PathLoader loader) {
   if (scheme.empty() || scheme == "builtin" || scheme == "package")

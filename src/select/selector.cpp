@@ -24,13 +24,14 @@ struct ContextKey {
   Executor* executor = nullptr;
   Device device;
   bool local = true, piecewise = false, paged_kv = false, require_fullgraph = false,
-       sparse_state = false;
+       sparse_state = false, host_documents = false, npu_attn_varlen = false;
   std::optional<BackendName> scheduled_dense;
   MaskMode mask_mode = MaskMode::none;
   PackingMode packing_mode = PackingMode::none;
   ParallelStrategy parallel_strategy = ParallelStrategy::none;
   uint32_t boundaries = 0;
   std::string kv_cache_dtype;
+  std::string prepared;
   std::string role;
   std::string category;
 
@@ -63,7 +64,9 @@ bool matches(const DecisionKey& key, uint64_t epoch, const RoleQuery& query, con
          k.sparse_state == context.sparse_state && k.scheduled_dense == context.scheduled_dense &&
          k.mask_mode == context.mask_mode && k.packing_mode == context.packing_mode &&
          k.parallel_strategy == context.parallel_strategy && k.boundaries == boundaries &&
-         k.kv_cache_dtype == context.kv_cache_dtype && k.role == query.role &&
+         k.kv_cache_dtype == context.kv_cache_dtype && k.prepared == context.prepared &&
+         k.host_documents == context.host_documents &&
+         k.npu_attn_varlen == context.npu_attn_varlen && k.role == query.role &&
          k.category == query.category && key.problem == problem;
 }
 
@@ -83,6 +86,9 @@ ContextKey make_context_key(const RoleQuery& query, const ExecutionContext& c) {
   k.parallel_strategy = c.parallel_strategy;
   for (OuterBoundary b : c.outer_boundaries) k.boundaries |= 1u << static_cast<uint32_t>(b);
   k.kv_cache_dtype = c.kv_cache_dtype;
+  k.prepared = c.prepared;
+  k.host_documents = c.host_documents;
+  k.npu_attn_varlen = c.npu_attn_varlen;
   k.role = query.role;
   k.category = query.category;
   return k;
@@ -104,6 +110,15 @@ std::string registry_path(const PolicyVerdict& verdict) {
   if (!verdict.path.empty() || !verdict.provider.starts_with(kPackage)) return verdict.path;
   const std::string package = verdict.provider.substr(kPackage.size());
   return "package:" + package.substr(0, package.find(' '));
+}
+
+// A refusal always says why.
+Reason unexplained(BackendName backend) {
+  return {ReasonCode::plugin,
+          name(backend),
+          "refused without a reason",
+          {},
+          "choose another backend and report it to the author of this one"};
 }
 
 // Reasons to pass over one candidate before its backend is asked.
@@ -188,7 +203,10 @@ struct Selector::State {
     }
     implementation = std::move(loaded).value();
     report = implementation->resolve(candidate.backend, problem, candidate.spec, context);
-    if (report.support == SupportStatus::unsupported) return report.reasons;
+    if (report.support == SupportStatus::unsupported) {
+      if (report.reasons.empty()) report.reasons = {unexplained(candidate.backend)};
+      return report.reasons;
+    }
     if (candidate.spec != nullptr && !provider_matches(candidate.spec->provider, report.provider))
       return {{ReasonCode::provider, "provider", candidate.spec->provider, report.provider,
                "remove provider or choose a backend that it provides"}};
@@ -234,6 +252,8 @@ struct Selector::State {
       d.fallback = Fallback{selection.candidates.front().backend, d.trail.front().reasons};
       log_fallback(selection, d);
     }
+    d.report.platform = context.facts.platform();
+    d.report.parallel_strategy = context.parallel_strategy;
     return d;
   }
 

@@ -196,6 +196,76 @@ static void explain_and_availability(void) {
   fovea_string_free(json);
 }
 
+/* Metadata is part of a call: of its run, its plan and its report. */
+static void metadata_and_reports(void) {
+  float zeros[6] = {0, 0, 0, 0, 0, 0}, values[6] = {1, 3, 5, 7, 9, 11}, out[6];
+  char memory[16384];
+  char* workspace = memory + (256 - (uintptr_t)memory % 256);
+  fovea_attention* layer = new_layer("REFERENCE");
+  fovea_metadata* metadata = NULL;
+  fovea_plan* plan = NULL;
+  fovea_error* error = NULL;
+  char* json = NULL;
+  fovea_surroundings around;
+  fovea_call call = new_call();
+  memset(&around, 0, sizeof around);
+  around.struct_size = sizeof around;
+  call.q = call.k = tensor4(zeros, 1, 6, 1, 1);
+  call.v = tensor4(values, 1, 6, 1, 1);
+  call.out = tensor4(out, 1, 6, 1, 1);
+
+  EXPECT(fovea_metadata_create("{\"packed_padding\": {\"q_length\": 2, \"kv_length\": 3}}",
+                               &metadata, NULL) == FOVEA_OK);
+  call.metadata = metadata;
+  EXPECT(fovea_attention_run(layer, &call, NULL, NULL) == FOVEA_OK);
+  EXPECT(out[0] == 3.0f && out[1] == 3.0f && out[2] == 0.0f && out[5] == 0.0f);
+  EXPECT(fovea_attention_plan(layer, &call, &plan, NULL) == FOVEA_OK);
+  fovea_metadata_free(metadata);
+  EXPECT(fovea_metadata_create("{\"packed_padding\": {\"q_length\": 1, \"kv_length\": 2}}",
+                               &metadata, NULL) == FOVEA_OK);
+  call.metadata = metadata;
+  /* The lengths are values of the call; the plan is the same. */
+  EXPECT(fovea_plan_workspace_bytes(plan) <= 8192);
+  EXPECT(fovea_plan_run(plan, &call, workspace, 8192, NULL) == FOVEA_OK);
+  EXPECT(out[0] == 2.0f && out[1] == 0.0f);
+  fovea_plan_free(plan);
+
+  EXPECT(fovea_attention_resolve(layer, &call, NULL, &json, NULL) == FOVEA_OK);
+  EXPECT(strstr(json, "\"support\":\"supported\"") != NULL);
+  EXPECT(strstr(json, "\"path\":\"cpu.reference\"") != NULL);
+  fovea_string_free(json);
+  around.parallel_strategy = "ring";
+  around.outer_boundaries = "hsdp, attention_schedule";
+  around.require_fullgraph = 1;
+  EXPECT(fovea_attention_resolve(layer, &call, &around, &json, NULL) == FOVEA_OK);
+  EXPECT(strstr(json, "\"support\":\"unmigrated\"") != NULL);
+  EXPECT(strstr(json, "\"parallel_strategy\":\"ring\"") != NULL);
+  EXPECT(strstr(json, "\"requested\":{\"status\":\"unsupported\"") != NULL);
+  fovea_string_free(json);
+  around.parallel_strategy = "star";
+  EXPECT(fovea_attention_resolve(layer, &call, &around, &json, &error) == 100);
+  EXPECT(strstr(fovea_error_message(error), "hybrid_ulysses_ring") != NULL);
+  fovea_error_free(error);
+  fovea_metadata_free(metadata);
+
+  metadata = NULL;
+  EXPECT(fovea_metadata_create("{\"valid_kv_lenght\": 3}", &metadata, &error) == 110);
+  EXPECT(metadata == NULL);
+  EXPECT(strstr(fovea_error_message(error), "did you mean 'valid_kv_length'?") != NULL);
+  fovea_error_free(error);
+  /* A contradiction is an error of the run and an answer of the report. */
+  EXPECT(fovea_metadata_create("{\"valid_kv_length\": 7}", &metadata, NULL) == FOVEA_OK);
+  call.metadata = metadata;
+  EXPECT(fovea_attention_run(layer, &call, NULL, &error) == 100);
+  EXPECT(strcmp(fovea_error_reason(error, 0).field, "valid_kv_length") == 0);
+  fovea_error_free(error);
+  EXPECT(fovea_attention_resolve(layer, &call, NULL, &json, NULL) == FOVEA_OK);
+  EXPECT(strstr(json, "\"code\":\"metadata\",\"field\":\"valid_kv_length\"") != NULL);
+  fovea_string_free(json);
+  fovea_metadata_free(metadata);
+  fovea_attention_free(layer);
+}
+
 int main(void) {
   EXPECT(fovea_c_api_version() == FOVEA_C_API_VERSION);
   EXPECT(strlen(fovea_version()) >= 5);
@@ -203,6 +273,8 @@ int main(void) {
   plans_follow_the_configuration();
   errors_are_data();
   explain_and_availability();
+  metadata_and_reports();
+  fovea_metadata_free(NULL);
   fovea_error_free(NULL);
   fovea_config_free(NULL);
   fovea_attention_free(NULL);

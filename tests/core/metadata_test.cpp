@@ -192,6 +192,14 @@ TEST(Metadata, contradictions_name_their_field) {
        "valid_kv_length is 9 (accepted: 0..8)"},
       {"f32 b1 h1 s8 d4", [](auto& m) { m.valid_kv_length = -1; },
        "valid_kv_length is -1 (accepted: 0..8)"},
+      {"f32 b1 h1 s8 d4 sparse=radial", [](auto& m) { m.valid_kv_length = 3; },
+       "valid_kv_length is 3 for a pattern over 8 keys (accepted: a pattern of the valid keys)"},
+      {"f32 b1 h1 s8 d4 sparse=radial",
+       [](auto& m) {
+         m.packed_padding = PackedPadding{3, 3};
+       },
+       "packed_padding is given beside a sparse pattern (accepted: dense attention), cut the "
+       "tensors to the valid tokens"},
       {"f32 b1 h1 s8 d4 kvlen=?", [](auto& m) { m.valid_kv_length = 3; },
        "valid_kv_length is 3 beside kv_lengths (accepted: one of the two)"},
       {"f32 b1 h1 s8 d4 layout=packed", [](auto& m) { m.valid_kv_length = 3; },

@@ -1,60 +1,218 @@
 #include "src/backends/package/backend.hpp"
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
+#include "fovea/package_kernel.hpp"
 #include "fovea/reason.hpp"
+#include "src/backends/instance.hpp"
+#include "src/backends/package/paths.hpp"
+#include "src/backends/run_tensors.hpp"
 
 namespace fovea::backends {
 namespace {
 
+// [B,Skv] of a mask without head and query axis.
+TensorView keys_view(TensorView mask) noexcept {
+  const auto last = static_cast<size_t>(mask.rank - 1);
+  mask.shape[1] = mask.shape[last];
+  mask.stride[1] = mask.stride[last];
+  mask.rank = 2;
+  return mask;
+}
+
+// [1|B,1|H,Sq,Skv] of a mask of two, three or four axes, of which the first is the batch and the
+// last the keys. A row that all queries share is repeated in place.
+TensorView rows_view(const TensorView& mask, int64_t rows) noexcept {
+  const auto rank = static_cast<size_t>(mask.rank);
+  TensorView out = mask;
+  out.rank = 4;
+  const auto set = [&](size_t axis, int64_t size, int64_t stride) {
+    out.shape[axis] = size;
+    out.stride[axis] = stride;
+  };
+  set(1, 1, 0);
+  set(2, 1, 0);
+  set(3, mask.shape[rank - 1], mask.stride[rank - 1]);
+  if (rank == 4) set(1, mask.shape[1], mask.stride[1]);
+  if (rank >= 3) set(2, mask.shape[rank - 2], mask.stride[rank - 2]);
+  if (out.shape[2] == 1) set(2, rows, 0);
+  return out;
+}
+
+class PackagePlan final : public Plan {
+ public:
+  PackagePlan(std::shared_ptr<const PackageKernel> kernel, const PathRow& row, Problem problem,
+              bool host_documents, Receipt receipt)
+      : kernel_(std::move(kernel)),
+        row_(row),
+        problem_(std::move(problem)),
+        host_documents_(host_documents),
+        receipt_(std::move(receipt)) {}
+
+  size_t workspace_bytes() const noexcept override { return 0; }
+  const Receipt& receipt() const noexcept override { return receipt_; }
+
+  Status run(const AttentionTensors& tensors, Workspace, Stream stream) const noexcept override {
+    AttentionTensors checked = tensors;
+    if (host_documents_)
+      checked.cu_seqlens_q.device = checked.cu_seqlens_kv.device = tensors.q.device;
+    FOVEA_CHECK(check_tensors(problem_, checked, tensors.q.device));
+    AttentionTensors t = tensors;
+    int64_t valid_queries = problem_.seq_q;
+    if (t.mask.present() && row_.mask_form == MaskForm::keys) t.mask = keys_view(t.mask);
+    if (t.mask.present() && row_.mask_form == MaskForm::rows)
+      t.mask = rows_view(t.mask, problem_.seq_q);
+    if (row_.prefix_slice) {
+      valid_queries = static_cast<const int32_t*>(t.cu_seqlens_q.data)[1];
+      t.k.shape[0] = t.v.shape[0] = static_cast<const int32_t*>(t.cu_seqlens_kv.data)[1];
+    }
+    try {
+      return kernel_->run({row_.path, problem_, t, valid_queries, stream});
+    } catch (...) {
+      return Error{ErrorCode::device_error,
+                   "the kernel of package " + kernel_->package + " threw an exception",
+                   {}};
+    }
+  }
+
+ private:
+  std::shared_ptr<const PackageKernel> kernel_;
+  const PathRow& row_;
+  Problem problem_;
+  bool host_documents_;
+  Receipt receipt_;
+};
+
 class PackageBackend final : public Backend {
  public:
-  explicit PackageBackend(std::string_view package)
-      : path_("package:" + std::string(package)), package_(package) {}
+  explicit PackageBackend(PackageKernel kernel)
+      : kernel_(std::make_shared<const PackageKernel>(std::move(kernel))),
+        path_("package:" + kernel_->package),
+        paths_(paths_of(kernel_->package)) {}
 
   std::string_view path() const noexcept override { return path_; }
 
-  ExecutionPathResult resolve(BackendName backend, const Problem&, const AttentionSpec*,
+  ExecutionPathResult resolve(BackendName backend, const Problem& problem,
+                              const AttentionSpec* spec,
                               const ExecutionContext& context) const override {
+    const Surroundings s = surroundings(problem, context);
+    const PathRow& row = find_path(paths_, s);
     ExecutionPathResult r;
     r.backend = backend;
     r.provider = provider(context.facts);
-    r.path = "package." + package_;
-    if (context.local) {
-      r.reasons.push_back({ReasonCode::not_registered, "provider", r.provider,
-                           "a registered binding",
-                           "register the package's binding behind " + name(backend)});
-    } else {
-      r.support = SupportStatus::unmigrated;
-    }
+    r.kernel_variant = kernel_->package;
+    r.path = row.path == "package" ? "package." + kernel_->package : std::string(row.path);
+    r.instance = "default";
+    r.built = bound();
+    refuse(r, row, s, problem, context);
+    if (r.reasons.empty()) judge(r, row, backend, context);
+    apply_spec(r, spec);
     return r;
   }
 
   Result<std::unique_ptr<Plan>> plan(BackendName backend, const Problem& problem,
                                      const AttentionSpec* spec,
                                      const ExecutionContext& context) const override {
-    ExecutionPathResult r = resolve(backend, problem, spec, context);
-    if (r.reasons.empty())
-      r.reasons.push_back({ReasonCode::platform, "facts", "another machine", "this machine", {}});
-    return Error{ErrorCode::not_available, name(backend) + ": " + sentence(r.reasons), r.reasons};
+    const ExecutionPathResult r = resolve(backend, problem, spec, context);
+    FOVEA_CHECK(admit(r, problem, context));
+    Receipt receipt;
+    receipt.backend = backend;
+    receipt.provider = r.provider;
+    receipt.path = r.path;
+    receipt.instance = r.instance;
+    receipt.device = name(context.facts.platform());
+    receipt.compute_qk = receipt.compute_pv = receipt.accumulate = "unstated";
+    receipt.compilation_mode = r.compilation_mode;
+    return std::unique_ptr<Plan>(
+        std::make_unique<PackagePlan>(kernel_, find_path(paths_, surroundings(problem, context)),
+                                      problem, context.host_documents, std::move(receipt)));
   }
 
  private:
+  bool bound() const noexcept { return kernel_->run != nullptr; }
+
   std::string provider(const DeviceFacts& facts) const {
-    std::string text = "package " + package_;
-    if (auto version = facts.get(package_); version && *version != "1" && *version != "unknown")
-      text += " " + std::string(*version);
+    std::string text = "package " + kernel_->package;
+    const auto fact = facts.get(kernel_->package);
+    if (!kernel_->version.empty())
+      text += " " + kernel_->version;
+    else if (fact && *fact != "1" && *fact != "unknown")
+      text += " " + std::string(*fact);
     return text;
   }
 
+  // Everything that keeps the package from running the call.
+  void refuse(ExecutionPathResult& r, const PathRow& row, const Surroundings& s,
+              const Problem& problem, const ExecutionContext& context) const {
+    const PlatformId platform = context.facts.platform();
+    if (paths_.platform && *paths_.platform != platform)
+      r.reasons.push_back({ReasonCode::platform, "platform", std::string(name(platform)),
+                           std::string(name(*paths_.platform)), "choose a backend of this device"});
+    if (row.refuses()) r.reasons.push_back(refusal(row, s));
+    if (!context.prepared.empty())
+      r.reasons.push_back({ReasonCode::prepared, "prepared tensors", context.prepared, "none",
+                           "drop them or choose a backend that reads them"});
+    if (kernel_->validate_dims) {
+      const auto alignment = static_cast<int64_t>(16 / size_bytes(problem.dtype));
+      if (auto why = kernel_->validate_dims(problem.head_dim, problem.dim_v, alignment))
+        r.reasons.push_back({ReasonCode::head_dim, kernel_->package + " head sizes",
+                             std::to_string(problem.head_dim) + "/" + std::to_string(problem.dim_v),
+                             *std::move(why), "select compatible inputs or another backend"});
+    }
+    if (context.local && !bound())
+      r.reasons.push_back({ReasonCode::not_registered, "provider", r.provider, "a bound kernel",
+                           "bind the package's kernel with bind_package"});
+  }
+
+  // Supported needs a kernel that says which head sizes it takes, and the record of its validation.
+  void judge(ExecutionPathResult& r, const PathRow& row, BackendName backend,
+             const ExecutionContext& context) const {
+    const bool recorded = !kernel_->validation_record.empty();
+    if (bound() && row.verifiable && kernel_->validate_dims && recorded) {
+      r.support = SupportStatus::supported;
+      r.compilation_mode = row.compilation_mode;
+      return;
+    }
+    r.support = SupportStatus::unmigrated;
+    const std::string lacks = !row.verifiable ? "inspected only"
+                              : !kernel_->validate_dims
+                                  ? "without a rule of the package for head sizes"
+                                  : "without a validation record";
+    r.reasons.push_back({ReasonCode::unvalidated,
+                         "path",
+                         r.path + ", " + lacks,
+                         {},
+                         "validate it with fovea check --contract --backend " + name(backend) +
+                             " --device " + std::string(name(context.facts.platform())) +
+                             " --record FILE"});
+  }
+
+  std::shared_ptr<const PackageKernel> kernel_;
   std::string path_;
-  std::string package_;
+  const PackagePaths& paths_;
 };
 
 }  // namespace
 
 std::shared_ptr<const Backend> make_package_backend(std::string_view package) {
-  return std::make_shared<PackageBackend>(package);
+  PackageKernel kernel;
+  kernel.package = package;
+  return std::make_shared<PackageBackend>(std::move(kernel));
 }
 
 }  // namespace fovea::backends
+
+namespace fovea {
+
+Result<std::shared_ptr<const Backend>> make_package_backend(PackageKernel kernel) {
+  if (kernel.package.empty() || kernel.run == nullptr)
+    return Error{ErrorCode::invalid_argument,
+                 "make_package_backend: a kernel needs the name of its package and a run function",
+                 {}};
+  return std::shared_ptr<const Backend>(
+      std::make_shared<backends::PackageBackend>(std::move(kernel)));
+}
+
+}  // namespace fovea

@@ -1,0 +1,50 @@
+// Kernels of packages that the host program brings. The library decides, checks and prepares; the
+// kernel computes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "fovea/backend.hpp"
+#include "fovea/error.hpp"
+#include "fovea/problem.hpp"
+
+namespace fovea {
+
+// One call of a package's kernel.
+struct PackageCall {
+  std::string_view path;  // the path that resolution reported, e.g. "rocm_masked_varlen"
+  const Problem& problem;
+  // Tensors of `problem`. A mask has the shape that the path takes: [B,Skv] on masked varlen paths,
+  // [B,1|H,Sq,Skv] (expanded in place) on NPU paths. Boundaries are in cu_seqlens_*; those made
+  // from packed_padding lie in host memory. On a prefix slice k and v end with the valid keys.
+  const AttentionTensors& tensors;
+  // Rows from here on are padding: the kernel leaves them 0 with an LSE of -inf.
+  int64_t valid_queries = 0;
+  Stream stream;
+};
+
+struct PackageKernel {
+  std::string package;  // the fact that stands for it: "fa4", "mindiesd", "aiter", ...
+  std::string version;  // for receipts; empty: as the facts say
+  // Called for each run, from any thread. What it throws becomes a device_error.
+  std::function<Status(const PackageCall&)> run;
+  // The package's own rule for head sizes: nothing when it takes them, else why not. `alignment` is
+  // the number of elements in 16 bytes. Unset when the package publishes none; then no path of it
+  // is supported.
+  std::function<std::optional<std::string>(int64_t head_dim, int64_t dim_v, int64_t alignment)>
+      validate_dims;
+  // The committed record of a hardware validation of this kernel; empty: there is none, and every
+  // path is unmigrated.
+  std::string validation_record;
+};
+
+// A backend that runs `kernel` on the paths of its package. Error invalid_argument: no package name
+// or no run function. Most programs call bind_package (fovea/registry.hpp) instead.
+FOVEA_API Result<std::shared_ptr<const Backend>> make_package_backend(PackageKernel kernel);
+
+}  // namespace fovea
