@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "fovea/validation.hpp"
+
 namespace fovea::backends {
 namespace {
 
@@ -225,7 +227,10 @@ ExecutionPathResult report(BackendName backend, std::string_view provider, const
   r.built = in.built;
   r.lossy = in.lossy;
   r.compilation_mode = in.compilation_mode;
-  const bool verified = in.verified == nullptr || in.verified(context.facts);
+  // On an accelerator only a committed record verifies.
+  const bool verified = context.facts.platform() == PlatformId::cpu
+                            ? in.verified == nullptr || in.verified(context.facts)
+                            : find_validation_record(in.path, context.facts) != nullptr;
   r.support = verified ? SupportStatus::supported : SupportStatus::unmigrated;
   if (!in.built && context.local) {
     r.support = SupportStatus::unsupported;
@@ -236,7 +241,13 @@ ExecutionPathResult report(BackendName backend, std::string_view provider, const
 }
 
 void apply_spec(ExecutionPathResult& report, const AttentionSpec* spec) {
-  if (spec == nullptr || spec->provider.empty()) return;
+  if (spec == nullptr) return;
+  if (spec->skip_softmax) {
+    report.support = SupportStatus::unsupported;
+    report.reasons.push_back({ReasonCode::option_value, "skip_softmax", "given",
+                              "none: this path has no variant that skips tiles", "remove it"});
+  }
+  if (spec->provider.empty()) return;
   // "package" stands for any "package NAME VERSION".
   const std::string_view provider =
       report.provider.starts_with("package") ? "package" : std::string_view(report.provider);

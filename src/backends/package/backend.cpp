@@ -1,8 +1,10 @@
 #include "src/backends/package/backend.hpp"
 
 #include <string>
+#include <utility>
 
 #include "fovea/reason.hpp"
+#include "src/backends/package/kernels.hpp"
 
 namespace fovea::backends {
 namespace {
@@ -14,12 +16,20 @@ class PackageBackend final : public Backend {
 
   std::string_view path() const noexcept override { return path_; }
 
-  ExecutionPathResult resolve(BackendName backend, const Problem&, const AttentionSpec*,
+  ExecutionPathResult resolve(BackendName backend, const Problem& problem,
+                              const AttentionSpec* spec,
                               const ExecutionContext& context) const override {
     ExecutionPathResult r;
     r.backend = backend;
     r.provider = provider(context.facts);
     r.path = "package." + package_;
+    const Instance kernel = package_kernel(backend, context.facts.platform());
+    r.lossy = kernel.lossy;
+    r.reasons = refusals(kernel, problem, context);
+    if (spec != nullptr)
+      for (Reason& reason : option_refusals(*spec, context.facts))
+        r.reasons.push_back(std::move(reason));
+    if (!r.reasons.empty()) return r;
     if (context.local) {
       r.reasons.push_back({ReasonCode::not_registered, "provider", r.provider,
                            "a registered binding",
