@@ -28,7 +28,8 @@ class ExplainScheduleTest : public ::testing::Test {
     auto out =
         explain_schedule(config, parsed ? &*parsed : nullptr, platform, queries, lengths, {});
     EXPECT_TRUE(out) << out.error().message;
-    return out ? *out : Explanation{};
+    Explanation none;
+    return out ? *out : none;
   }
   // "layers/steps backend" of every entry.
   static std::vector<std::string> picture(const Explanation& e) {
