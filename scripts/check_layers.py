@@ -5,7 +5,8 @@ core <- {config, sparse, quant, platform, simd, cuda, cuda_device} <- backends <
 <- {parallel, plugin, capi} <- {models, tools, python}. src/simd, src/cuda and src/cuda_device include
 only core and themselves. Folders of one
 layer may include each other, but not in a circle. Includes are written from the repository's root
-("src/core/env.hpp") or from include ("fovea/error.hpp").
+("src/core/env.hpp") or from include ("fovea/error.hpp"). src/select reads no fact of a device or
+package and nothing of src/platform's inside: which backend suits which device is decided there.
 """
 
 import re
@@ -24,6 +25,10 @@ LAYERS = [
 LEVEL = {folder: level for level, folders in enumerate(LAYERS) for folder in folders}
 BUILDING_BLOCKS = {"simd", "cuda", "cuda_device"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+# A fact read by key. platform(), text() and entries() say no single one.
+FACT = re.compile(r"\bfacts(?:_|\(\))?\s*(?:\.|->)\s*(?:get|has|version|flag|integer)\s*\("
+                  r"|(?:\.|->)\s*(?:version|flag|integer)\s*\(\s*\"")
 
 
 def folder_of(path):
@@ -67,6 +72,10 @@ def check(texts):
             complaints.append(f"{path}: src/{source} has no layer; give it one in scripts/check_layers.py")
             continue
         code = source_text.code_only(text, keep_strings=True)
+        if source == "select":
+            for match in FACT.finditer(code):
+                where = f"{path}:{code.count(chr(10), 0, match.start()) + 1}"
+                complaints.append(f"{where}: src/select reads a fact; policy belongs to src/platform")
         for match in INCLUDE.finditer(code):
             quote, name = match.groups()
             where = f"{path}:{code.count(chr(10), 0, match.start()) + 1}"
@@ -81,6 +90,8 @@ def check(texts):
                 complaints.append(f"{where}: {source} includes {name}")
             if target is None or target == source:
                 continue
+            if source == "select" and target == "platform":
+                complaints.append(f"{where}: src/select includes {name}; it asks a Platform, fovea/platform.hpp")
             if target not in LEVEL:
                 complaints.append(f"{where}: src/{target} has no layer")
             elif LEVEL[target] > LEVEL[source]:
@@ -104,10 +115,14 @@ FAULTS = {
     "circle": {"src/quant/a.cpp": '#include "src/sparse/b.hpp"\n',
                "src/sparse/b.cpp": '#include "src/quant/a.hpp"\n'},
     "unknown folder": {"src/misc/a.cpp": "int a;\n"},
+    "fact in selection": {"src/select/a.cpp": 'bool f() { return context.facts.has("fa4"); }\n'},
+    "fact by key": {"src/select/a.cpp": 'auto f(const DeviceFacts& d) { return d.integer("sm"); }\n'},
+    "policy in selection": {"src/select/a.cpp": '#include "src/platform/check.hpp"\n'},
     "relative include": {"src/core/a.cpp": '#include "b.hpp"\n'},
 }
 CLEAN = {
     "src/select/a.cpp": '#include "fovea/error.hpp"\n#include "src/backends/list.hpp"\n#include <vector>\n',
+    "src/select/c.cpp": 'auto f(const DeviceFacts& facts) { return facts.platform(); }\n',
     "src/core/b.cpp": '// #include "src/select/a.hpp"\n#include "src/core/b.hpp"\n',
     "tools/fovea/main.cpp": '#include "src/select/explain.hpp"\n#include "tools/fovea/verbs.hpp"\n',
 }

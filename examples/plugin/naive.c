@@ -1,4 +1,5 @@
-/* NAIVE_ATTN: dense and causal attention in float32, one query row at a time. */
+/* NAIVE_ATTN: dense and causal attention in float32, one query row at a time; and the platform
+ * "toy", a pretended device whose tensors live in the memory of the CPU. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@ typedef struct naive_plan {
   int64_t batch, heads_q, heads_kv, seq_q, seq_kv, head_dim, dim_v;
   int causal;
   int lse;
+  int single; /* sums are rounded to float32 */
   double scale;
   int32_t in_seq, in_head; /* axes of sequence and head */
   int32_t out_seq, out_head;
@@ -28,6 +30,12 @@ static void refuse(const fovea_plugin_sink* sink, const char* code, const char* 
   sink->add_reason(sink, &reason);
 }
 
+/* The entry's extra.NAIVE_ATTN.accumulate. The library has checked it against the option table
+ * below, and writes the JSON without blanks. */
+static int sums_in_single(const fovea_plugin_context* context) {
+  return context->spec_json != NULL && strstr(context->spec_json, "\"accumulate\":\"f32\"") != NULL;
+}
+
 static int32_t resolve(void* self, const fovea_plugin_problem* p,
                        const fovea_plugin_context* context, fovea_plugin_report* report,
                        const fovea_plugin_sink* sink) {
@@ -40,8 +48,8 @@ static int32_t resolve(void* self, const fovea_plugin_problem* p,
       refused = 1;                                       \
     }                                                    \
   } while (0)
-  REFUSE_IF(strcmp(context->platform, "cpu") != 0, "platform", "platform", context->platform,
-            "cpu");
+  REFUSE_IF(strcmp(context->platform, "cpu") != 0 && strcmp(context->platform, "toy") != 0,
+            "platform", "platform", context->platform, "cpu, toy");
   REFUSE_IF(p->dtype.code != 2 || p->dtype.bits != 32, "dtype", "dtype", "another type", "f32");
   REFUSE_IF(p->layout == FOVEA_LAYOUT_PACKED, "packed", "layout", "packed", "bshd, bhsd");
   REFUSE_IF(p->mask_kind != FOVEA_MASK_NONE, "mask", "mask", "a mask", "none, causal");
@@ -59,7 +67,8 @@ static int32_t resolve(void* self, const fovea_plugin_problem* p,
   report->workspace_bytes = (uint64_t)(p->seq_kv > 0 ? p->seq_kv : 1) * sizeof(double);
   report->path = "cpu.naive";
   report->instance = "f32";
-  report->compute_qk = report->compute_pv = report->accumulate = "f64";
+  report->compute_qk = report->compute_pv = "f64";
+  report->accumulate = sums_in_single(context) ? "f32" : "f64";
   return FOVEA_OK;
 }
 
@@ -67,7 +76,6 @@ static int32_t plan(void* self, const fovea_plugin_problem* p, const fovea_plugi
                     void** made, const fovea_plugin_sink* sink) {
   naive_plan* n = malloc(sizeof *n);
   (void)self;
-  (void)context;
   if (n == NULL) {
     sink->set_message(sink, "no memory for the plan");
     return 400; /* out_of_memory */
@@ -81,6 +89,7 @@ static int32_t plan(void* self, const fovea_plugin_problem* p, const fovea_plugi
   n->dim_v = p->dim_v;
   n->causal = p->causal;
   n->lse = p->lse;
+  n->single = sums_in_single(context);
   n->scale = p->scale;
   n->in_seq = p->layout == FOVEA_LAYOUT_BHSD ? 2 : 1;
   n->in_head = 3 - n->in_seq;
@@ -126,8 +135,10 @@ static void attend(const naive_plan* n, const fovea_plugin_run* run, int64_t b, 
   for (j = 0; j < keys; ++j) sum += weights[j] = exp(weights[j] - largest);
   for (d = 0; d < n->dim_v; ++d) {
     double value = 0;
-    for (j = 0; j < keys; ++j)
+    for (j = 0; j < keys; ++j) {
       value += weights[j] * (double)row_of(&run->v, n->in_seq, n->in_head, b, j, kv_head)[d];
+      if (n->single) value = (float)value;
+    }
     out[d] = keys > 0 ? (float)(value / sum) : 0.0f; /* a row without keys is zero */
   }
   if (n->lse) {
@@ -149,6 +160,22 @@ static int32_t run(void* self, const void* made, const fovea_plugin_run* call,
   return FOVEA_OK;
 }
 
+static const char* const kAccumulate[] = {"f64", "f32"};
+static const fovea_plugin_option kOption = {
+    sizeof(fovea_plugin_option),
+    "accumulate",
+    FOVEA_OPTION_CHOICE,
+    0,
+    0,
+    0,
+    0,
+    2,
+    kAccumulate,
+    "\"f64\"",
+    "Type in which the weighted sum is kept.",
+};
+static const fovea_plugin_option* const kOptions[] = {&kOption};
+
 static const fovea_plugin_backend kNaive = {
     sizeof(fovea_plugin_backend),
     FOVEA_PLUGIN_ABI_MAJOR,
@@ -162,8 +189,51 @@ static const fovea_plugin_backend kNaive = {
     release,
     workspace_bytes,
     0,
+    1,
+    kOptions,
 };
 static const fovea_plugin_backend* const kBackends[] = {&kNaive};
+
+/* The toy runs NAIVE_ATTN and nothing else. */
+static int32_t judge(void* self, const char* backend_name, const fovea_plugin_policy_query* query,
+                     const fovea_plugin_sink* sink) {
+  (void)self;
+  (void)query;
+  if (strcmp(backend_name, "NAIVE_ATTN") == 0) return FOVEA_OK;
+  {
+    fovea_plugin_reason reason;
+    memset(&reason, 0, sizeof reason);
+    reason.struct_size = sizeof reason;
+    reason.code = "platform";
+    reason.field = "platform";
+    reason.got = "toy";
+    reason.accepted = "NAIVE_ATTN only";
+    reason.remedy = "choose NAIVE_ATTN";
+    sink->add_reason(sink, &reason);
+  }
+  return FOVEA_OK;
+}
+
+static const fovea_plugin_fact kMemory = {
+    sizeof(fovea_plugin_fact), "memory", FOVEA_FACT_INTEGER, 1, "memory in MiB",
+};
+static const fovea_plugin_fact* const kFacts[] = {&kMemory};
+static const char* const kOrder[] = {"NAIVE_ATTN"};
+static const fovea_plugin_platform kToy = {
+    sizeof(fovea_plugin_platform),
+    FOVEA_PLUGIN_ABI_MAJOR,
+    FOVEA_PLUGIN_ABI_MINOR,
+    NULL,
+    "toy",
+    "a pretended device",
+    1, /* DLPack's number of the CPU */
+    1,
+    kFacts,
+    1,
+    kOrder,
+    judge,
+};
+static const fovea_plugin_platform* const kPlatforms[] = {&kToy};
 static const fovea_plugin kPlugin = {
     sizeof(fovea_plugin),
     FOVEA_PLUGIN_ABI_MAJOR,
@@ -172,6 +242,8 @@ static const fovea_plugin kPlugin = {
     "1.0",
     1,
     kBackends,
+    1,
+    kPlatforms,
 };
 
 int32_t fovea_plugin_entry(const fovea_plugin_host* host, const fovea_plugin** plugin,

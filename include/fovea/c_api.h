@@ -203,6 +203,14 @@ FOVEA_C_API int32_t fovea_explain(const fovea_config* config, const char* platfo
                                   const char* facts, const char* role, const char* category,
                                   const char* problem, char** json, fovea_error** error);
 
+/* The same for a run of `steps` denoising steps and `layers` layers (both at least 1): an entry for
+ * every rectangle of steps and layers that runs alike. `schedule`: JSON as in docs/config.md, or
+ * NULL. */
+FOVEA_C_API int32_t fovea_explain_run(const fovea_config* config, const char* schedule,
+                                      const char* platform, const char* facts, const char* role,
+                                      const char* category, const char* problem, int64_t steps,
+                                      int64_t layers, char** json, fovea_error** error);
+
 /* The libcudnn to load instead of libcudnn.so.9 where the loader finds it. An error once another
  * one is loaded. */
 FOVEA_C_API int32_t fovea_set_cudnn_library(const char* file, fovea_error** error);
@@ -218,7 +226,7 @@ FOVEA_C_API int32_t fovea_availability(const char* backend, char** json, fovea_e
 
 /* Loads a shared library of backends (fovea/plugin.h), which stays loaded, and puts them behind
  * their names. `json` may be NULL:
- * {"file","name","version","backends":[{"path","name","replaced"}]}. */
+ * {"file","name","version","platforms":["name"],"backends":[{"path","name","replaced"}]}. */
 FOVEA_C_API int32_t fovea_load_plugin(const char* file, char** json, fovea_error** error);
 
 /* Loads every libfovea-backend-*.so of the folders in FOVEA_PLUGIN_PATH. Failures are logged as

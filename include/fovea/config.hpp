@@ -73,7 +73,9 @@ struct GuideConfig {
 // A spec and where it came from.
 struct ResolvedSpec {
   const AttentionSpec* spec = nullptr;  // null: platform default
-  std::string source;  // "attention_config.per_role['self']", "attention_config.default", ...
+  // "attention_config.per_role['self']", "attention_config.default", "environment FOVEA_BACKEND",
+  // ...
+  std::string source;
 };
 
 // A default and one spec per role. Value type; a model keeps its own copy, so two models never see
@@ -81,7 +83,8 @@ struct ResolvedSpec {
 struct AttentionConfig {
   std::optional<AttentionSpec> default_spec;
   std::map<std::string, AttentionSpec> per_role;
-  bool environment_disabled = false;  // default: "auto" was written
+  bool environment_disabled = false;      // default: "auto" was written
+  bool default_from_environment = false;  // the default is the value of FOVEA_BACKEND
 
   bool operator==(const AttentionConfig&) const = default;
 

@@ -8,11 +8,13 @@
 #include "fovea/config.hpp"
 #include "fovea/error.hpp"
 #include "fovea/platform.hpp"
+#include "fovea/schedule.hpp"
+#include "fovea/schedule_density.hpp"
 #include "fovea/select.hpp"
 
 namespace fovea {
 
-// One role (and range of layers and steps) to explain.
+// One role to explain. `layers` and `steps` are printed as they are; explain_schedule() fills them.
 struct ExplainQuery {
   std::string role = "self";
   std::string category;
@@ -20,6 +22,13 @@ struct ExplainQuery {
   PolicyQuery policy;
   std::string layers = "all";
   std::string steps = "all";
+  std::optional<VideoShape> video;  // makes the density of radial and local patterns known
+};
+
+// How many cells of a run (steps x layers) are sparse.
+struct SparseShare {
+  int64_t on = 0;
+  int64_t of = 0;
 };
 
 struct ExplainEntry {
@@ -31,6 +40,9 @@ struct ExplainEntry {
   std::string source;
   std::optional<Strictness> strictness;  // nothing for a platform default
   std::optional<AttentionSpec> spec;
+  std::string profile;                // of the schedule; empty: the base configuration
+  std::optional<DenseCause> dense;    // why a sparse spec is dense here
+  std::optional<SparseShare> sparse;  // of the whole run, when the role has a sparse spec
   ExecutionPathResult report;
   int64_t comm_bytes = 0;
   std::vector<TrailEntry> trail;
@@ -39,14 +51,37 @@ struct ExplainEntry {
 struct Explanation {
   DeviceFacts facts;
   std::vector<ExplainEntry> entries;
+  std::vector<std::string> warnings;  // of the schedule; also logged
   // True when an entry under require is refused.
   bool refused = false;
 };
 
-// The default and every per_role entry when `queries` is empty. Thread-safe.
+// One query for the default and one for every per_role entry. Pure; thread-safe.
+FOVEA_API std::vector<ExplainQuery> all_queries(const AttentionConfig& config);
+
+// all_queries(config) when `queries` is empty. Thread-safe.
 FOVEA_API Explanation explain(const AttentionConfig& config,
                               std::shared_ptr<const Platform> platform,
                               const std::vector<ExplainQuery>& queries,
                               const ExecutionContext& context);
+
+// A run whose length is known.
+struct RunLength {
+  int64_t steps = 1;
+  std::optional<int64_t>
+      layers;                  // nothing: unknown, which is fine while no rule tells layers apart
+  std::vector<double> sigmas;  // one per step, when the schedule has sigma windows
+};
+
+// One entry for every rectangle of steps and layers that runs alike, `queries` and `lengths` in
+// pairs. A sparse spec that never runs sparse is refused under `require` and warned of once under
+// `prefer`. `schedule` may be null. Error invalid_config: the schedule is invalid or does not fit
+// the run; a layer rule without a number of layers. Thread-safe.
+FOVEA_API Result<Explanation> explain_schedule(const AttentionConfig& config,
+                                               const AttentionSchedule* schedule,
+                                               std::shared_ptr<const Platform> platform,
+                                               const std::vector<ExplainQuery>& queries,
+                                               const std::vector<RunLength>& lengths,
+                                               const ExecutionContext& context);
 
 }  // namespace fovea

@@ -1,6 +1,7 @@
 // Everything a C++ user of Fovea includes.
 #pragma once
 
+#include "fovea/added_platform.hpp"
 #include "fovea/attention.hpp"
 #include "fovea/backend.hpp"
 #include "fovea/backend_name.hpp"
@@ -34,4 +35,5 @@
 #include "fovea/sparse.hpp"
 #include "fovea/tensor_ops.hpp"
 #include "fovea/tensor_view.hpp"
+#include "fovea/validation.hpp"
 #include "fovea/version.hpp"

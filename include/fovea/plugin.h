@@ -1,4 +1,5 @@
-/* The plugin interface (C99): a shared library that brings backends to Fovea without its sources.
+/* The plugin interface (C99): a shared library that brings backends, or a platform, to Fovea
+ * without its sources.
  *
  * A plugin exports one function, fovea_plugin_entry. Rules for everything that crosses:
  *  - Plain structs. The first field of each is struct_size = sizeof(the struct) as its writer knows
@@ -28,7 +29,7 @@ extern "C" {
 #endif
 
 #define FOVEA_PLUGIN_ABI_MAJOR 1
-#define FOVEA_PLUGIN_ABI_MINOR 0
+#define FOVEA_PLUGIN_ABI_MINOR 1
 
 /* --- What the library passes
  * -------------------------------------------------------------------------------- */
@@ -137,6 +138,48 @@ typedef struct fovea_plugin_report {
   const char* accumulate;   /* NULL: "unstated" */
 } fovea_plugin_report;
 
+enum {
+  FOVEA_OPTION_BOOLEAN = 0,
+  FOVEA_OPTION_INTEGER = 1,
+  FOVEA_OPTION_NUMBER = 2,
+  FOVEA_OPTION_TEXT = 3,
+  FOVEA_OPTION_CHOICE = 4
+};
+
+/* One key of extra.<NAME>, where NAME is the backend's name. The library checks configurations
+ * against it; unknown keys are errors. Since 1.1. */
+typedef struct fovea_plugin_option {
+  size_t struct_size;
+  const char* name;                 /* [a-z][a-z0-9_]* */
+  int32_t type;                     /* FOVEA_OPTION_... */
+  int32_t has_minimum, has_maximum; /* integer and number */
+  double minimum, maximum;
+  size_t choice_count; /* choice: at least one */
+  const char* const* choices;
+  const char* default_value; /* JSON text; NULL: none */
+  const char* summary;       /* one line; NULL: none */
+} fovea_plugin_option;
+
+enum { FOVEA_FACT_VERSION = 0, FOVEA_FACT_FLAG = 1, FOVEA_FACT_INTEGER = 2, FOVEA_FACT_TEXT = 3 };
+
+/* One fact that a platform knows. Since 1.1. */
+typedef struct fovea_plugin_fact {
+  size_t struct_size;
+  const char* key; /* [a-z][a-z0-9_]* */
+  int32_t type;    /* FOVEA_FACT_... */
+  int32_t required;
+  const char* summary; /* one line; NULL: none */
+} fovea_plugin_fact;
+
+/* What a platform's policy is asked. Since 1.1. */
+typedef struct fovea_plugin_policy_query {
+  size_t struct_size;
+  const char* facts;    /* "mychip: cores=4" */
+  int64_t head_dim;     /* 0: unknown */
+  int32_t mask_free;    /* the model promises that no mask will be passed */
+  const char* provider; /* "" for any */
+} fovea_plugin_policy_query;
+
 typedef void (*fovea_plugin_task)(void* user, int64_t index, int32_t worker);
 
 /* One call. The tensors fit the planned problem (shapes, strides, dtypes; CPU values checked);
@@ -189,7 +232,30 @@ typedef struct fovea_plugin_backend {
   /* Not 0: the backend reads option blocks in spec_json. 0: the library refuses entries that have
    * some. */
   int32_t reads_options;
+  /* Optional: the keys of extra.<backend_name>. A backend that has some reads them in spec_json.
+   * Since 1.1. */
+  size_t option_count; /* at most 64 */
+  const fovea_plugin_option* const* options;
 } fovea_plugin_backend;
+
+/* A platform. Backends that run on it are registered like any other. Since 1.1. */
+typedef struct fovea_plugin_platform {
+  size_t struct_size;
+  uint32_t abi_major; /* FOVEA_PLUGIN_ABI_MAJOR */
+  uint32_t abi_minor;
+  void* self;
+  const char* name;    /* [a-z][a-z0-9_]*; none of the built-in ones */
+  const char* summary; /* one line; NULL: none */
+  int32_t device_type; /* DLPack's number of the device that holds its tensors (CPU = 1) */
+  size_t fact_count;   /* at most 64 */
+  const fovea_plugin_fact* const* facts;
+  /* The names to try, in order, when nothing is chosen. */
+  size_t order_count; /* 1 to 64 */
+  const char* const* order;
+  /* Judges one name; adds a reason for every refusal. Pure, without device access. */
+  int32_t (*judge)(void* self, const char* backend_name, const fovea_plugin_policy_query* query,
+                   const fovea_plugin_sink* sink);
+} fovea_plugin_platform;
 
 typedef struct fovea_plugin {
   size_t struct_size;
@@ -197,8 +263,11 @@ typedef struct fovea_plugin {
   uint32_t abi_minor;
   const char* name;
   const char* version;
-  size_t backend_count; /* 1 to 64 */
+  size_t backend_count; /* at most 64; 0 only with a platform */
   const fovea_plugin_backend* const* backends;
+  /* Optional. Since 1.1. */
+  size_t platform_count; /* at most 8 */
+  const fovea_plugin_platform* const* platforms;
 } fovea_plugin;
 
 /* The function that a plugin exports under this name. Stores its description, which stays valid

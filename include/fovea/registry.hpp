@@ -11,6 +11,7 @@
 #include "fovea/backend_name.hpp"
 #include "fovea/error.hpp"
 #include "fovea/package_kernel.hpp"
+#include "fovea/platform.hpp"
 
 namespace fovea {
 
@@ -24,6 +25,9 @@ FOVEA_API Status register_backend(BackendName name, std::string_view path);
 // Restores what the platform puts behind the name. No effect when not overridden.
 FOVEA_API void clear_override(BackendName name);
 FOVEA_API bool is_overridden(BackendName name);
+// availability() of fovea/platform.hpp for what stands behind the name now: a registration stands
+// in for what is not built. Thread-safe.
+FOVEA_API Availability current_availability(BackendName name, const Platform& platform);
 // Changes with every registration.
 FOVEA_API uint64_t registry_epoch() noexcept;
 

@@ -126,6 +126,15 @@ struct MatrixQuery {
   int64_t steps = 1;
   int64_t layers = 1;
   std::vector<double> sigmas;  // one per step, when the schedule has sigma windows
+  // A sparse spec under `require` that never runs sparse is left to idle() instead of being an
+  // error.
+  bool keep_idle = false;
+};
+
+// A sparse spec that would run dense at every step and layer where it applies.
+struct IdleSpec {
+  const AttentionSpec* spec = nullptr;
+  Reason reason;
 };
 
 // A rectangle of equal cells, ends included.
@@ -155,7 +164,12 @@ class ScheduleMatrix {
   FOVEA_API std::vector<MatrixArea> areas() const;
   // The different specs in use, equal ones once; null stands for the platform default.
   const std::vector<const AttentionSpec*>& specs() const noexcept { return specs_; }
+  // One line for each sparse spec under `prefer` that never runs sparse.
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
+  // Every sparse spec that never runs sparse, whatever its strictness.
+  const std::vector<IdleSpec>& idle() const noexcept { return idle_; }
+  // Cells that run sparse, of steps() * layers().
+  FOVEA_API int64_t sparse_cells() const noexcept;
 
  private:
   int64_t steps_ = 0;
@@ -164,6 +178,7 @@ class ScheduleMatrix {
   std::vector<uint32_t> grid_;
   std::vector<const AttentionSpec*> specs_;
   std::vector<std::string> warnings_;
+  std::vector<IdleSpec> idle_;
 };
 
 }  // namespace fovea

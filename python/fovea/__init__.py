@@ -11,6 +11,7 @@ Tensors are numpy arrays or anything with __dlpack__ on the CPU; the result is o
 
 import ctypes as _c
 import json as _json
+import os as _os
 import threading as _threading
 
 from . import _capi, _tensors
@@ -40,6 +41,8 @@ __all__ = [
     "availability",
     "explain",
     "load_library",
+    "load_plugin",
+    "load_plugins_from_environment",
     "version",
 ]
 
@@ -222,18 +225,54 @@ def attention(q, k, v, mask=None, *, config=None, backend=None, role="self", cat
     return layer(q, k, v, mask, **options)
 
 
-def explain(config=None, *, backend=None, platform=None, facts=None, role=None, category=None, problem=None):
-    """What a configuration would run and why (fovea.explain/1 as a dict), on this CPU or a described device."""
+def explain(
+    config=None,
+    *,
+    backend=None,
+    platform=None,
+    facts=None,
+    role=None,
+    category=None,
+    problem=None,
+    steps=None,
+    layers=None,
+    schedule=None,
+):
+    """What a configuration would run and why (fovea.explain/1 as a dict), on this CPU or a described device.
+
+    With steps and layers, the numbers of a run, there is an entry for every range of both that runs alike; schedule is
+    a mapping or JSON text as in docs/config.md.
+    """
     handle = _Config(config, backend)
     if isinstance(facts, dict):
         facts = ",".join(f"{key}={value}" for key, value in facts.items())
     arguments = [_text(value) for value in (platform, facts, role, category, problem)]
-    return _take_json(_lib().fovea_explain, handle._handle, *arguments)
+    if (steps is None) != (layers is None) or (schedule is not None and steps is None):
+        raise TypeError("explain: give steps and layers together, and with a schedule")
+    if steps is None:
+        return _take_json(_lib().fovea_explain, handle._handle, *arguments)
+    if schedule is not None and not isinstance(schedule, str):
+        schedule = _json.dumps(schedule)
+    return _take_json(_lib().fovea_explain_run, handle._handle, _text(schedule), *arguments, steps, layers)
 
 
 def availability(backend):
     """Whether a backend runs on this machine, with the cause and what to install when it does not."""
     return _take_json(_lib().fovea_availability, _text(backend))
+
+
+def load_plugin(file):
+    """Loads a shared library of backends or platforms and puts its backends behind their names.
+
+    Returns {"file", "name", "version", "platforms", "backends": [{"path", "name", "replaced"}]}. Runs the plugin's
+    code, which stays loaded. Raises ArgumentError without such a file, UnsupportedError for a plugin that is wrong.
+    """
+    return _take_json(_lib().fovea_load_plugin, _os.fsencode(file))
+
+
+def load_plugins_from_environment():
+    """Loads the plugins in the folders of FOVEA_PLUGIN_PATH: {"loaded": [...], "failed": [messages]}."""
+    return _take_json(_lib().fovea_load_plugins_from_environment)
 
 
 def version():

@@ -88,7 +88,13 @@ _SIGNATURES = {
     "fovea_receipt_json": (_S, [_P]),
     "fovea_receipt_free": (None, [_P]),
     "fovea_explain": (c.c_int32, [_P, _S, _S, _S, _S, _S, _PP, _PP]),
+    "fovea_explain_run": (
+        c.c_int32,
+        [_P, _S, _S, _S, _S, _S, _S, c.c_int64, c.c_int64, _PP, _PP],
+    ),
     "fovea_availability": (c.c_int32, [_S, _PP, _PP]),
+    "fovea_load_plugin": (c.c_int32, [_S, _PP, _PP]),
+    "fovea_load_plugins_from_environment": (c.c_int32, [_PP, _PP]),
 }
 
 

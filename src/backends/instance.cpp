@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "fovea/validation.hpp"
+
 namespace fovea::backends {
 namespace {
 
@@ -226,11 +228,13 @@ ExecutionPathResult report(BackendName backend, std::string_view provider, const
   r.built = in.built;
   r.lossy = in.lossy;
   // Verified is the kernel on its own: neither a parallel form of it nor a module around it that
-  // shards or reschedules it.
+  // shards or reschedules it. On an accelerator only a committed record verifies.
   const bool alone =
       context.parallel_strategy == ParallelStrategy::none && context.outer_boundaries.empty();
-  const bool recorded = in.verified == nullptr || in.verified(context.facts);
-  r.support = alone && recorded ? SupportStatus::supported : SupportStatus::unmigrated;
+  const bool verified = context.facts.platform() == PlatformId::cpu
+                            ? in.verified == nullptr || in.verified(context.facts)
+                            : find_validation_record(in.path, context.facts) != nullptr;
+  r.support = alone && verified ? SupportStatus::supported : SupportStatus::unmigrated;
   r.compilation_mode = alone ? in.compilation_mode : CompilationMode::eager_only;
   if (!in.built && context.local) {
     r.support = SupportStatus::unsupported;
@@ -241,7 +245,13 @@ ExecutionPathResult report(BackendName backend, std::string_view provider, const
 }
 
 void apply_spec(ExecutionPathResult& report, const AttentionSpec* spec) {
-  if (spec == nullptr || spec->provider.empty()) return;
+  if (spec == nullptr) return;
+  if (spec->skip_softmax) {
+    report.support = SupportStatus::unsupported;
+    report.reasons.push_back({ReasonCode::option_value, "skip_softmax", "given",
+                              "none: this path has no variant that skips tiles", "remove it"});
+  }
+  if (spec->provider.empty()) return;
   // "package" stands for any "package NAME VERSION".
   const std::string_view provider =
       report.provider.starts_with("package") ? "package" : std::string_view(report.provider);

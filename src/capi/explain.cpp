@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fovea/libraries.hpp"
+#include "fovea/registry.hpp"
 #include "src/capi/handles.hpp"
 #include "src/select/report_json.hpp"
 
@@ -33,6 +34,35 @@ fovea::Result<fovea::ExecutionContext> context_of(const char* platform, const ch
   return context;
 }
 
+// What the two explaining functions are asked.
+struct Asked {
+  fovea::ExecutionContext context;
+  std::shared_ptr<const fovea::Platform> platform;
+  std::vector<fovea::ExplainQuery> queries;  // empty: the default and every per_role entry
+};
+
+fovea::Result<Asked> read(const char* platform, const char* facts, const char* role,
+                          const char* category, const char* problem) {
+  Asked asked;
+  FOVEA_TRY(asked.context, context_of(platform, facts));
+  asked.platform = fovea::make_platform(asked.context.facts);
+  if (role == nullptr && problem == nullptr) return asked;
+  fovea::ExplainQuery query;
+  if (role != nullptr) query.role = role;
+  if (category != nullptr) query.category = category;
+  if (problem != nullptr) {
+    FOVEA_TRY(fovea::Problem parsed, fovea::parse_problem(problem));
+    query.problem = std::move(parsed);
+  }
+  asked.queries.push_back(std::move(query));
+  return asked;
+}
+
+const fovea::AttentionConfig& config_of(const fovea_config* config) {
+  static const fovea::AttentionConfig empty;
+  return config == nullptr ? empty : config->config;
+}
+
 }  // namespace
 
 extern "C" {
@@ -42,22 +72,30 @@ int32_t fovea_explain(const fovea_config* config, const char* platform, const ch
                       fovea_error** error) {
   return guard(error, [&]() -> fovea::Status {
     if (json == nullptr) return null_argument("fovea_explain", "json");
-    FOVEA_TRY(const fovea::ExecutionContext context, context_of(platform, facts));
-    std::vector<fovea::ExplainQuery> queries;
-    if (role != nullptr || problem != nullptr) {
-      fovea::ExplainQuery query;
-      if (role != nullptr) query.role = role;
-      if (category != nullptr) query.category = category;
-      if (problem != nullptr) {
-        FOVEA_TRY(fovea::Problem parsed, fovea::parse_problem(problem));
-        query.problem = std::move(parsed);
-      }
-      queries.push_back(std::move(query));
-    }
-    const fovea::AttentionConfig empty;
+    FOVEA_TRY(const Asked asked, read(platform, facts, role, category, problem));
     const fovea::Explanation e =
-        fovea::explain(config == nullptr ? empty : config->config,
-                       fovea::make_platform(context.facts), queries, context);
+        fovea::explain(config_of(config), asked.platform, asked.queries, asked.context);
+    *json = fovea::capi::copy(fovea::report::explanation(e).dump());
+    return {};
+  });
+}
+
+int32_t fovea_explain_run(const fovea_config* config, const char* schedule, const char* platform,
+                          const char* facts, const char* role, const char* category,
+                          const char* problem, int64_t steps, int64_t layers, char** json,
+                          fovea_error** error) {
+  return guard(error, [&]() -> fovea::Status {
+    if (json == nullptr) return null_argument("fovea_explain_run", "json");
+    FOVEA_TRY(Asked asked, read(platform, facts, role, category, problem));
+    if (asked.queries.empty()) asked.queries = fovea::all_queries(config_of(config));
+    std::optional<fovea::AttentionSchedule> parsed;
+    if (schedule != nullptr) {
+      FOVEA_TRY(parsed, fovea::parse_schedule(schedule));
+    }
+    const std::vector<fovea::RunLength> lengths(asked.queries.size(), {steps, layers, {}});
+    FOVEA_TRY(const fovea::Explanation e,
+              fovea::explain_schedule(config_of(config), parsed ? &*parsed : nullptr,
+                                      asked.platform, asked.queries, lengths, asked.context));
     *json = fovea::capi::copy(fovea::report::explanation(e).dump());
     return {};
   });
@@ -76,11 +114,12 @@ int32_t fovea_availability(const char* backend, char** json, fovea_error** error
     if (json == nullptr) return null_argument("fovea_availability", "json");
     FOVEA_TRY(const fovea::BackendName name, fovea::parse_backend(backend));
     FOVEA_TRY(fovea::DeviceFacts facts, fovea::probe_cpu());
-    fovea::Availability a = fovea::availability(name, *fovea::make_platform(std::move(facts)));
+    fovea::Availability a =
+        fovea::current_availability(name, *fovea::make_platform(std::move(facts)));
     using State = fovea::Availability::State;
     if (a.state != State::available) {
       if (auto gpu = fovea::probe_cuda(0)) {
-        fovea::Availability there = fovea::availability(name, *fovea::make_platform(*gpu));
+        fovea::Availability there = fovea::current_availability(name, *fovea::make_platform(*gpu));
         if (there.state == State::available || a.state == State::wrong_device) a = std::move(there);
       }
     }

@@ -20,6 +20,7 @@ nlohmann::json to_json(const fovea::LoadedPlugin& plugin) {
   return {{"file", plugin.file},
           {"name", plugin.name},
           {"version", plugin.version},
+          {"platforms", plugin.platforms},
           {"backends", std::move(backends)}};
 }
 

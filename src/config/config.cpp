@@ -56,7 +56,10 @@ ResolvedSpec AttentionConfig::resolve(std::string_view role, std::string_view ca
               text::concat("attention_config.per_role['", category, "'] (role_category fallback)")};
     }
   }
-  if (default_spec) return {&*default_spec, "attention_config.default"};
+  if (default_spec) {
+    return {&*default_spec,
+            default_from_environment ? "environment FOVEA_BACKEND" : "attention_config.default"};
+  }
   return {};
 }
 
@@ -121,6 +124,7 @@ Result<AttentionConfig> build_config(const ConfigSources& sources) {
     const std::string_view named = text::trim(*sources.environment);
     if (!named.empty() && !text::equal_folded(named, "auto")) {
       out.default_spec = read_name(named, "FOVEA_BACKEND", problems);
+      out.default_from_environment = true;
     }
   }
   if (!problems.empty()) return problems.error(origin);

@@ -62,7 +62,16 @@ void check_skip_layers(const ScheduleCell& cell, int64_t layers, Problems& probl
   }
 }
 
-// Why nothing is sparse, and what to change.
+// Why nothing is sparse, and what to change, as one reason.
+Reason idle_reason(const ScheduleCell& cell, const MatrixQuery& query) {
+  const bool keeps_all = cell.dense == DenseCause::not_sparse;
+  return {ReasonCode::schedule, "a schedule that runs sparse in",
+          text::concat("0 of ", query.steps, " steps x ", query.layers, " layers"), "at least 1",
+          keeps_all ? "raise sparsity, or name a dense backend"
+                    : "lower its dense steps or layers, or name a dense backend"};
+}
+
+// The same as a sentence.
 std::string never_sparse(const ScheduleCell& cell, const MatrixQuery& query) {
   if (cell.dense == DenseCause::not_sparse) {
     return text::concat(name(cell.spec->backend),
@@ -123,7 +132,9 @@ Result<ScheduleMatrix> ScheduleMatrix::build(const AttentionConfig& base,
         matrix.cells_.begin(), matrix.cells_.end(),
         [&](const auto& other) { return other->profile == cell->profile && other->sparse(); });
     if (sparse) continue;
+    matrix.idle_.push_back({cell->spec, idle_reason(*cell, query)});
     if (cell->spec->strictness == Strictness::require) {
+      if (query.keep_idle) continue;
       problems.add(Path{cell->source}, ReasonCode::schedule, never_sparse(*cell, query));
     } else {
       matrix.warnings_.push_back(text::concat(cell->source, ": ", never_sparse(*cell, query)));
@@ -131,6 +142,11 @@ Result<ScheduleMatrix> ScheduleMatrix::build(const AttentionConfig& base,
   }
   if (!problems.empty()) return problems.error("schedule");
   return matrix;
+}
+
+int64_t ScheduleMatrix::sparse_cells() const noexcept {
+  return std::count_if(grid_.begin(), grid_.end(),
+                       [&](uint32_t index) { return cells_[index]->sparse(); });
 }
 
 std::vector<MatrixArea> ScheduleMatrix::areas() const {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdio>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "src/core/env.hpp"
@@ -11,6 +12,9 @@
 
 namespace fovea {
 namespace {
+
+// Bounds what log_once remembers; beyond it a line may come twice.
+constexpr size_t kMaxRemembered = 4096;
 
 constexpr std::array<std::string_view, 5> kLevels = {"debug", "info", "warning", "error", "off"};
 
@@ -23,6 +27,7 @@ struct Log {
   std::atomic<LogLevel> level{LogLevel::warning};
   std::mutex mutex;
   LogSink sink;
+  std::set<std::string> remembered;  // what log_once sent to this sink
 
   Log() {
     const std::optional<std::string> asked = env::read(env::Variable::log);
@@ -34,6 +39,13 @@ struct Log {
                       text::concat("FOVEA_LOG ", text::quote(*asked), " is not a level",
                                    text::suggestion(*asked, kLevels), " (accepted: ",
                                    text::join(std::span(kLevels)), "), warning is used"));
+  }
+
+  void write(LogLevel at, std::string_view line) const {
+    if (sink)
+      sink(at, line);
+    else
+      write_to_stderr(at, line);
   }
 };
 
@@ -59,6 +71,7 @@ void set_log_sink(LogSink sink) {
   Log& log = state();
   const std::lock_guard lock(log.mutex);
   log.sink = std::move(sink);
+  log.remembered.clear();
 }
 
 void set_log_level(LogLevel level) noexcept { state().level = level; }
@@ -71,10 +84,16 @@ void log(LogLevel level, std::string_view line) {
   if (!logged(level)) return;
   Log& log = state();
   const std::lock_guard lock(log.mutex);
-  if (log.sink)
-    log.sink(level, line);
-  else
-    write_to_stderr(level, line);
+  log.write(level, line);
+}
+
+void log_once(LogLevel level, std::string_view line, std::string_view key) {
+  if (!logged(level)) return;
+  Log& log = state();
+  const std::lock_guard lock(log.mutex);
+  if (log.remembered.size() >= kMaxRemembered) log.remembered.clear();
+  if (!log.remembered.insert(text::concat(key, line)).second) return;
+  log.write(level, line);
 }
 
 }  // namespace fovea

@@ -1,5 +1,6 @@
 // The CUDA device layer of a build without CUDA.
 #include "src/cuda_device/device.hpp"
+#include "src/cuda_device/graph.hpp"
 #include "src/cuda_device/memory.hpp"
 #include "src/cuda_device/stream.hpp"
 
@@ -36,5 +37,8 @@ Result<Timer> Timer::create(Device) { return not_built(); }
 Status Timer::start(Stream) const { return not_built(); }
 Status Timer::stop(Stream) const { return not_built(); }
 Result<double> Timer::milliseconds() const { return not_built(); }
+
+Result<Graph> Graph::capture(Stream, const std::function<Status()>&) { return not_built(); }
+Status Graph::launch(Stream) const { return not_built(); }
 
 }  // namespace fovea::cuda

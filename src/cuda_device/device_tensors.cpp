@@ -59,6 +59,14 @@ Result<DeviceTensors> DeviceTensors::upload(const AttentionTensors& host, Device
   return result;
 }
 
+Status DeviceTensors::refill(const AttentionTensors& host) const {
+  for (const Copy& copy : copies_)
+    if (!copy.output)
+      FOVEA_CHECK(
+          copy_to_device((tensors_.*copy.view).data, (host.*copy.view).data, copy.bytes, stream_));
+  return {};
+}
+
 Status DeviceTensors::download(const AttentionTensors& host) const {
   for (const Copy& copy : copies_)
     if (copy.output)

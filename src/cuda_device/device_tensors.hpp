@@ -25,11 +25,16 @@ class DeviceTensors {
 
   const AttentionTensors& tensors() const noexcept { return tensors_; }
 
-  // Copies out and lse into `host`, the tensors that were uploaded. Waits for the stream.
+  // Copies other inputs of the same shapes and strides over the uploaded ones, at the same
+  // addresses. Waits for the stream.
+  Status refill(const AttentionTensors& host) const;
+
+  // Copies out and lse into `host`, the tensors that were uploaded or their like. Waits for the
+  // stream.
   Status download(const AttentionTensors& host) const;
 
   // What was written and must not be, as a sentence: an input, or bytes around a tensor. Empty:
-  // nothing. `host` are the tensors that were uploaded.
+  // nothing. `host` are the tensors that were uploaded last.
   Result<std::string> damage(const AttentionTensors& host) const;
 
  private:

@@ -51,7 +51,7 @@ int rank(State state) {
 std::string_view name(Availability::State state) noexcept {
   switch (state) {
     case State::available:
-      return "available";
+      return "runs here";
     case State::not_built:
       return "not built";
     case State::wrong_device:

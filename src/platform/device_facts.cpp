@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "src/core/text.hpp"
+#include "src/platform/added_platforms.hpp"
 
 namespace fovea {
 namespace {
@@ -24,17 +25,22 @@ bool take_number(std::string_view& text, int64_t& number) noexcept {
 }  // namespace
 
 std::string_view name(PlatformId platform) noexcept {
-  return kPlatforms[static_cast<size_t>(platform)];
+  const auto index = static_cast<size_t>(platform);
+  if (index < std::size(kPlatforms)) return kPlatforms[index];
+  const platform::AddedPlatform* added = platform::find_added(platform);
+  return added != nullptr ? std::string_view(added->name) : "unknown";
 }
 
 Result<PlatformId> parse_platform(std::string_view text) {
   const std::string_view word = text::trim(text);
   for (size_t i = 0; i < std::size(kPlatforms); ++i)
     if (text::equal_folded(word, kPlatforms[i])) return static_cast<PlatformId>(i);
+  if (const auto added = platform::parse_added(word)) return *added;
+  std::vector<std::string_view> names(std::begin(kPlatforms), std::end(kPlatforms));
+  for (const std::string_view name : platform::added_names()) names.push_back(name);
   return Error{ErrorCode::invalid_facts,
                text::concat("unknown platform ", text::quote(word), "; platforms are ",
-                            text::join(std::span(kPlatforms)),
-                            text::suggestion(word, std::span(kPlatforms))),
+                            text::join(names), text::suggestion(word, names)),
                {}};
 }
 

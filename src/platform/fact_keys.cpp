@@ -1,9 +1,12 @@
 // The facts each platform knows, and the reader of "key=value,..." text.
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <vector>
 
 #include "fovea/device_facts.hpp"
 #include "src/core/text.hpp"
+#include "src/platform/added_platforms.hpp"
 #include "src/platform/cpu_probe.hpp"
 #include "src/simd/cpu_features.hpp"
 
@@ -110,27 +113,37 @@ struct Normalised {
   std::string accepted = {};
 };
 
-Normalised normalise(PlatformId id, const FactKey& key, std::string_view value) {
-  if (value == "unknown") return {std::string(value)};
+// The keys of built-in platforms that have a form of their own; nothing for the others.
+std::optional<Normalised> normalise_known(PlatformId id, const FactKey& key,
+                                          std::string_view value) {
   if (key.key == "sm") {
     std::optional<std::string> number = architecture_number(value);
-    if (!number) return {{}, "a compute capability such as 90, 9.0 or sm_90"};
-    return {*std::move(number)};
+    if (!number) return Normalised{{}, "a compute capability such as 90, 9.0 or sm_90"};
+    return Normalised{*std::move(number)};
   }
   if (key.key == "kernels") {
     std::string folded = text::fold(value);
-    if (!architecture_list(folded)) return {{}, "sm_80, sm_90a, several joined by '+', or none"};
-    return {std::move(folded)};
+    if (!architecture_list(folded))
+      return Normalised{{}, "sm_80, sm_90a, several joined by '+', or none"};
+    return Normalised{std::move(folded)};
   }
   if (id == PlatformId::cpu && key.key == "isa") {
     const std::optional<simd::Isa> isa = simd::parse_isa(value);
-    if (!isa) return {{}, platform::isa_list()};
-    return {std::string(simd::name(*isa))};
+    if (!isa) return Normalised{{}, platform::isa_list()};
+    return Normalised{std::string(simd::name(*isa))};
   }
   if (key.key == "gfx") {
     std::string folded = text::fold(value);
     if (starts_with_digit(folded)) folded.insert(0, "gfx");
-    return {std::move(folded)};
+    return Normalised{std::move(folded)};
+  }
+  return std::nullopt;
+}
+
+Normalised normalise(PlatformId id, const FactKey& key, std::string_view value) {
+  if (value == "unknown") return {std::string(value)};
+  if (is_built_in(id)) {
+    if (std::optional<Normalised> known = normalise_known(id, key, value)) return *std::move(known);
   }
   switch (key.type) {
     case Type::version:
@@ -164,7 +177,11 @@ const std::vector<FactKey>& fact_keys(PlatformId platform) {
   // In the order of PlatformId.
   static const std::vector<FactKey> keys[] = {table(kCpuKeys), table(kCudaKeys), table(kRocmKeys),
                                               table(kNpuKeys), table(kXpuKeys),  table(kMusaKeys)};
-  return keys[static_cast<size_t>(platform)];
+  static const std::vector<FactKey> none;
+  const auto index = static_cast<size_t>(platform);
+  if (index < std::size(keys)) return keys[index];
+  const platform::AddedPlatform* added = platform::find_added(platform);
+  return added != nullptr ? added->keys : none;
 }
 
 Result<DeviceFacts> parse_facts(PlatformId platform, std::string_view text) {

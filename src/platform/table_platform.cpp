@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/core/text.hpp"
+#include "src/platform/added_platforms.hpp"
 #include "src/platform/check.hpp"
 #include "src/platform/package.hpp"
 
@@ -186,6 +187,7 @@ std::vector<PlatformId> platforms_of(BackendName backend) {
 }
 
 std::shared_ptr<const Platform> make_platform(DeviceFacts facts) {
+  if (!is_built_in(facts.platform())) return platform::make_added(std::move(facts));
   const platform::Policy& policy = platform::policy(facts.platform());
   return std::make_shared<platform::TablePlatform>(policy, std::move(facts));
 }

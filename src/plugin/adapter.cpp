@@ -9,6 +9,8 @@
 #include "src/backends/instance.hpp"
 #include "src/backends/run_tensors.hpp"
 #include "src/core/text.hpp"
+#include "src/plugin/options.hpp"
+#include "src/plugin/platform.hpp"
 
 namespace fovea::plugin {
 namespace {
@@ -41,21 +43,7 @@ std::string option_blocks_of(const AttentionSpec& spec) {
   if (spec.fastvideo_vsa_topk) blocks.push_back("fastvideo_vsa_topk");
   if (spec.radial) blocks.push_back("radial");
   if (spec.local_sparse) blocks.push_back("local_sparse");
-  if (!spec.extra.empty()) blocks.push_back("extra");
   return text::join(blocks);
-}
-
-std::optional<DeviceType> device_of(PlatformId platform) noexcept {
-  switch (platform) {
-    case PlatformId::cpu:
-      return DeviceType::cpu;
-    case PlatformId::cuda:
-      return DeviceType::cuda;
-    case PlatformId::rocm:
-      return DeviceType::rocm;
-    default:
-      return std::nullopt;
-  }
 }
 
 // A plan of a plugin. Frees it at the end.
@@ -222,8 +210,10 @@ class PluginBackend final : public Backend {
     r.path = "plugin." + entries_->name;
     r.instance = "default";
     const std::string blocks = spec == nullptr ? std::string() : option_blocks_of(*spec);
-    if (!blocks.empty() && entries_->calls.reads_options == 0) {
-      r.reasons.push_back({ReasonCode::option_owner, "options of " + name(backend), blocks,
+    const bool extra = spec != nullptr && !spec->extra.empty() && entries_->options.empty();
+    if ((extra || !blocks.empty()) && entries_->calls.reads_options == 0) {
+      r.reasons.push_back({ReasonCode::option_owner, "options of " + name(backend),
+                           extra ? blocks + (blocks.empty() ? "extra" : ", extra") : blocks,
                            "none: the plugin reads no options", "remove them"});
       return answer;
     }
@@ -326,6 +316,9 @@ Result<BackendEntries> read_backend(const fovea_plugin_backend* given, std::stri
     return misbehaved(who, "the backend's name " + text::quote(entries.name) +
                                " is not made of letters, digits, '_', '-' and '.'");
   entries.backend_name = read_text(calls.backend_name);
+  FOVEA_TRY(entries.options, read_options(calls, entries.name, who));
+  if (!entries.options.empty() && entries.backend_name.empty())
+    return misbehaved(who, "backend " + entries.name + " has options but declares no backend_name");
   const std::pair<const char*, bool> required[] = {{"resolve", calls.resolve != nullptr},
                                                    {"plan", calls.plan != nullptr},
                                                    {"run", calls.run != nullptr}};

@@ -5,8 +5,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fovea/backend.hpp"
+#include "fovea/option_fields.hpp"
 #include "fovea/plugin.h"
 #include "src/plugin/wire.hpp"
 
@@ -17,11 +19,12 @@ namespace fovea::plugin {
 struct BackendEntries {
   std::string name;          // after '#'
   std::string backend_name;  // empty: none declared
+  std::vector<OptionField> options;
   fovea_plugin_backend calls{};
 };
 
 // Reads one backend. `who` names the plugin in errors. Error not_available: null, wrong version or
-// size, a required entry missing, a malformed name.
+// size, a required entry missing, a malformed name or option.
 Result<BackendEntries> read_backend(const fovea_plugin_backend* given, std::string_view who);
 
 // `path` is the registry path, "plugin:/lib.so#name"; `provider` what reports print.

@@ -16,11 +16,13 @@
 #include "src/core/log.hpp"
 #include "src/core/text.hpp"
 #include "src/plugin/adapter.hpp"
+#include "src/plugin/platform.hpp"
 
 namespace fovea::plugin {
 namespace {
 
 constexpr size_t kMaxBackends = 64;
+constexpr size_t kMaxPlatforms = 8;
 constexpr std::string_view kFilePrefix = "libfovea-backend-";
 constexpr std::string_view kFileSuffix = ".so";
 
@@ -31,9 +33,11 @@ struct Loaded {
   struct Item {
     std::string name;
     std::string backend_name;
+    std::vector<OptionField> options;
     std::shared_ptr<const Backend> backend;
   };
   std::vector<Item> items;
+  std::vector<PlatformEntries> platforms;
 };
 
 // Process-wide, like the registry that the backends go into; every access holds the lock.
@@ -91,10 +95,17 @@ Result<std::shared_ptr<const Loaded>> open_file(const std::string& file) {
   if (symbol == nullptr) return misbehaved(file, "exports no function fovea_plugin_entry");
   FOVEA_TRY(const fovea_plugin given,
             describe(reinterpret_cast<fovea_plugin_entry_function>(symbol), file));
-  if (given.backend_count < 1 || given.backend_count > kMaxBackends)
-    return misbehaved(file, text::concat("has ", given.backend_count,
-                                         " backends, which is not in 1..", kMaxBackends));
-  if (given.backends == nullptr) return misbehaved(file, "its list of backends is NULL");
+  if (given.platform_count > kMaxPlatforms)
+    return misbehaved(file, text::concat("has ", given.platform_count,
+                                         " platforms, which is not in 0..", kMaxPlatforms));
+  if (given.platform_count > 0 && given.platforms == nullptr)
+    return misbehaved(file, "its list of platforms is NULL");
+  const size_t fewest = given.platform_count > 0 ? 0 : 1;
+  if (given.backend_count < fewest || given.backend_count > kMaxBackends)
+    return misbehaved(file, text::concat("has ", given.backend_count, " backends, which is not in ",
+                                         fewest, "..", kMaxBackends));
+  if (given.backend_count > 0 && given.backends == nullptr)
+    return misbehaved(file, "its list of backends is NULL");
   auto loaded = std::make_shared<Loaded>();
   loaded->file = file;
   loaded->name = read_text(given.name, "unnamed");
@@ -106,10 +117,14 @@ Result<std::shared_ptr<const Loaded>> open_file(const std::string& file) {
     for (const Loaded::Item& item : loaded->items)
       if (item.name == entries.name)
         return misbehaved(file, "has two backends called " + entries.name);
-    Loaded::Item item{entries.name, entries.backend_name, nullptr};
+    Loaded::Item item{entries.name, entries.backend_name, entries.options, nullptr};
     std::string path = "plugin:" + file + "#" + entries.name;
     item.backend = make_backend(std::move(entries), std::move(path), provider);
     loaded->items.push_back(std::move(item));
+  }
+  for (size_t i = 0; i < given.platform_count; ++i) {
+    FOVEA_TRY(PlatformEntries entries, read_platform(given.platforms[i], file, provider));
+    loaded->platforms.push_back(std::move(entries));
   }
   return std::shared_ptr<const Loaded>(std::move(loaded));
 }
@@ -143,6 +158,19 @@ Result<Declared> declared_name(const std::string& text, std::string_view who) {
   auto added = add_backend_name(text);
   if (!added) return misbehaved(who, added.error().message);
   return Declared{*added, false};
+}
+
+// The keys of extra.<NAME> of every backend that declares some; all or none.
+Status register_fields(const Loaded& loaded, const LoadedPlugin& plugin) {
+  for (size_t i = 0; i < loaded.items.size(); ++i) {
+    if (loaded.items[i].options.empty()) continue;
+    const Status done = register_option_fields(*plugin.backends[i].name, loaded.items[i].options);
+    if (done) continue;
+    for (size_t j = 0; j < i; ++j)
+      if (!loaded.items[j].options.empty()) clear_option_fields(*plugin.backends[j].name);
+    return misbehaved(loaded.file, done.error().message);
+  }
+  return {};
 }
 
 std::vector<std::string> plugin_files(const std::string& folder) {
@@ -196,7 +224,7 @@ Status enable_plugin_paths() {
 Result<LoadedPlugin> load_plugin(const std::string& file) {
   FOVEA_CHECK(enable_plugin_paths());
   FOVEA_TRY(const std::shared_ptr<const plugin::Loaded> loaded, plugin::open_once(file));
-  LoadedPlugin out{loaded->file, loaded->name, loaded->version, {}};
+  LoadedPlugin out{loaded->file, loaded->name, loaded->version, {}, {}};
   for (const plugin::Loaded::Item& item : loaded->items) {
     PluginBackend& backend = out.backends.emplace_back();
     backend.path = item.backend->path();
@@ -205,6 +233,12 @@ Result<LoadedPlugin> load_plugin(const std::string& file) {
               plugin::declared_name(item.backend_name, loaded->file));
     backend.name = declared.name;
     backend.replaced = declared.built_in;
+  }
+  FOVEA_CHECK(plugin::register_fields(*loaded, out));
+  for (const plugin::PlatformEntries& platform : loaded->platforms) {
+    FOVEA_CHECK(plugin::add(platform));
+    out.platforms.push_back(platform.name);
+    log(LogLevel::info, text::concat("platform ", platform.name, " is added by ", loaded->file));
   }
   for (size_t i = 0; i < out.backends.size(); ++i) {
     const PluginBackend& backend = out.backends[i];

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "src/select/assumed_state.hpp"
+#include "src/select/explain_entry.hpp"
 
 namespace fovea {
 namespace {
@@ -17,7 +18,51 @@ Problem nominal_problem(const ExplainQuery& query, PlatformId platform) {
   return p;
 }
 
-// One query for the default and one for each configured role.
+}  // namespace
+
+namespace explain_entry {
+
+ExplainEntry make(const Selector& selector, const ExplainQuery& query,
+                  const ExecutionContext& context) {
+  RoleQuery role{query.role, query.category, query.policy};
+  const Problem problem = query.problem
+                              ? *query.problem
+                              : nominal_problem(query, selector.platform().facts().platform());
+  if (query.problem) role.policy.head_dim = problem.head_dim;
+  const Selection selection = selector.select(role);
+  Problem asked = problem;
+  ExecutionContext judged = context;
+  bool unknown_video = false;
+  if (!context.scheduled_dense) {
+    const VideoShape video = query.video.value_or(VideoShape{});
+    unknown_video =
+        assume_sparse_state(selection.spec, video.frames, video.tokens_per_frame, asked, judged);
+  }
+  const std::shared_ptr<const Decision> decision = selector.decide(role, asked, judged);
+  ExplainEntry entry;
+  entry.role = query.role;
+  entry.category = query.category;
+  entry.layers = query.layers;
+  entry.steps = query.steps;
+  entry.problem = query.problem;
+  entry.source = decision->source;
+  if (selection.spec != nullptr) {
+    entry.strictness = selection.spec->strictness;
+    entry.spec = *selection.spec;
+  }
+  entry.report = decision->report;
+  if (unknown_video) entry.report.density.reset();
+  entry.trail = decision->trail;
+  return entry;
+}
+
+bool refused(const ExplainEntry& entry) noexcept {
+  return entry.report.support == SupportStatus::unsupported &&
+         entry.strictness != Strictness::prefer;
+}
+
+}  // namespace explain_entry
+
 std::vector<ExplainQuery> all_queries(const AttentionConfig& config) {
   std::vector<ExplainQuery> queries;
   ExplainQuery query;
@@ -30,41 +75,14 @@ std::vector<ExplainQuery> all_queries(const AttentionConfig& config) {
   return queries;
 }
 
-}  // namespace
-
 Explanation explain(const AttentionConfig& config, std::shared_ptr<const Platform> platform,
                     const std::vector<ExplainQuery>& queries, const ExecutionContext& context) {
   Explanation out;
   out.facts = platform->facts();
-  const Selector selector(platform, config);
+  const Selector selector(std::move(platform), config);
   for (const ExplainQuery& query : queries.empty() ? all_queries(config) : queries) {
-    RoleQuery role{query.role, query.category, query.policy};
-    const Problem problem =
-        query.problem ? *query.problem : nominal_problem(query, out.facts.platform());
-    if (query.problem) role.policy.head_dim = problem.head_dim;
-    const Selection selection = selector.select(role);
-    Problem asked = problem;
-    ExecutionContext judged = context;
-    const bool unknown_video = assume_sparse_state(selection.spec, 0, 0, asked, judged);
-    const std::shared_ptr<const Decision> decision = selector.decide(role, asked, judged);
-    ExplainEntry entry;
-    entry.role = query.role;
-    entry.category = query.category;
-    entry.layers = query.layers;
-    entry.steps = query.steps;
-    entry.problem = query.problem;
-    entry.source = decision->source;
-    if (selection.spec != nullptr) {
-      entry.strictness = selection.spec->strictness;
-      entry.spec = *selection.spec;
-    }
-    entry.report = decision->report;
-    if (unknown_video) entry.report.density.reset();
-    entry.trail = decision->trail;
-    const bool refused = decision->report.support == SupportStatus::unsupported;
-    if (refused && (selection.spec == nullptr || selection.spec->strictness == Strictness::require))
-      out.refused = true;
-    out.entries.push_back(std::move(entry));
+    out.entries.push_back(explain_entry::make(selector, query, context));
+    out.refused = out.refused || explain_entry::refused(out.entries.back());
   }
   return out;
 }

@@ -117,6 +117,15 @@ bool is_overridden(BackendName backend) {
   return r.overrides.count(backend) > 0;
 }
 
+Availability current_availability(BackendName backend, const Platform& platform) {
+  if (!is_overridden(backend)) return availability(backend, platform);
+  PolicyVerdict verdict = platform.judge(backend, {});
+  std::erase_if(verdict.reasons,
+                [](const Reason& reason) { return reason.code == ReasonCode::not_built; });
+  if (!verdict.reasons.empty()) return availability(backend, platform);
+  return {backend, Availability::State::available, std::move(verdict.provider), {}, {}};
+}
+
 uint64_t registry_epoch() noexcept { return registry().epoch.load(); }
 
 Status bind_package(PackageKernel kernel) {

@@ -3,10 +3,18 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "fovea/validation.hpp"
+
 namespace fovea::report {
 namespace {
 
-Json entry(const ExplainEntry& e) {
+// The command that would verify an unmigrated path.
+Json promotion(const ExplainEntry& e, const DeviceFacts& facts) {
+  if (e.report.support != SupportStatus::unmigrated || !validated_by_record(facts)) return nullptr;
+  return validation_command(e.report.backend, e.report.path, facts);
+}
+
+Json entry(const ExplainEntry& e, const DeviceFacts& facts) {
   const ExecutionPathResult& r = e.report;
   Json trail = Json::array();
   for (const TrailEntry& step : e.trail)
@@ -17,6 +25,9 @@ Json entry(const ExplainEntry& e) {
           {"category", text(e.category)},
           {"layers", e.layers},
           {"steps", e.steps},
+          {"profile", text(e.profile)},
+          {"dense", e.dense ? Json(name(*e.dense)) : Json(nullptr)},
+          {"sparse", e.sparse ? Json{{"on", e.sparse->on}, {"of", e.sparse->of}} : Json(nullptr)},
           {"problem", e.problem ? Json(to_string(*e.problem)) : Json(nullptr)},
           {"backend", name(r.backend)},
           {"provider", text(r.provider)},
@@ -27,6 +38,7 @@ Json entry(const ExplainEntry& e) {
           {"instance", text(r.instance)},
           {"support", name(r.support)},
           {"built", r.built},
+          {"promote", promotion(e, facts)},
           {"compilation_mode", name(r.compilation_mode)},
           {"lossy", r.lossy},
           {"density", number(r.density)},
@@ -94,11 +106,12 @@ Json explanation(const Explanation& e) {
   Json facts = Json::object();
   for (const auto& [key, value] : e.facts.entries()) facts[key] = value;
   Json entries = Json::array();
-  for (const ExplainEntry& item : e.entries) entries.push_back(entry(item));
+  for (const ExplainEntry& item : e.entries) entries.push_back(entry(item, e.facts));
   return {{"schema", "fovea.explain/1"},
           {"platform", name(e.facts.platform())},
           {"facts", std::move(facts)},
-          {"entries", std::move(entries)}};
+          {"entries", std::move(entries)},
+          {"warnings", e.warnings}};
 }
 
 Json availability(const Availability& a) {

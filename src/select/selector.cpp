@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <mutex>
-#include <set>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -156,18 +155,6 @@ struct Selector::State {
   std::unordered_map<DecisionKey, std::shared_ptr<const Decision>, DecisionHash> decisions;
   const DecisionKey* recent_key = nullptr;  // points into `decisions`
   std::shared_ptr<const Decision> recent;
-
-  std::mutex log_mutex;
-  std::set<std::string> logged;
-
-  // Once for each line and key.
-  void log_once(LogLevel level, const std::string& line, const std::string& key = {}) {
-    {
-      std::lock_guard lock(log_mutex);
-      if (!logged.insert(key + line).second) return;
-    }
-    log(level, line);
-  }
 
   // The policy's answer, cached. One entry for a named backend, the whole list for the automatic
   // choice.
@@ -372,9 +359,9 @@ std::shared_ptr<const Decision> Selector::decide(const RoleQuery& query, const P
   judged.facts = state.platform->facts();
   auto decision = std::make_shared<const Decision>(state.decide(selection, problem, judged));
   if (decision->report.support != SupportStatus::unsupported)
-    state.log_once(LogLevel::info, "Resolved attention backend " + name(decision->backend) +
-                                       " for " + role_text(query.role, query.category) + " via " +
-                                       selection.source);
+    log_once(LogLevel::info, "Resolved attention backend " + name(decision->backend) + " for " +
+                                 role_text(query.role, query.category) + " via " +
+                                 selection.source);
   std::lock_guard lock(state.decision_mutex);
   if (state.decisions.size() >= kMaxDecisions) {
     state.recent_key = nullptr;

@@ -192,8 +192,26 @@ static void explain_and_availability(void) {
   fovea_error_free(error);
   error = NULL;
   EXPECT(fovea_availability("FLASH_ATTN", &json, &error) == FOVEA_OK);
-  EXPECT(json != NULL && strstr(json, "\"state\":\"available\"") != NULL);
+  EXPECT(json != NULL && strstr(json, "\"state\":\"runs here\"") != NULL);
   fovea_string_free(json);
+  json = NULL;
+  EXPECT(fovea_availability("FLASH_ATTN_3", &json, &error) == FOVEA_OK);
+  EXPECT(json != NULL && strstr(json, "\"state\":\"not for this device\"") != NULL);
+  fovea_string_free(json);
+  json = NULL;
+  EXPECT(fovea_explain_run(NULL,
+                           "{\"profiles\": {\"exact\": \"SDPA\"},"
+                           " \"steps\": [{\"start\": 0, \"end\": 1, \"profile\": \"exact\"}]}",
+                           NULL, NULL, "self", NULL, NULL, 4, 2, &json, &error) == FOVEA_OK);
+  EXPECT(json != NULL && strstr(json, "\"steps\":\"1-3\"") != NULL &&
+         strstr(json, "profile 'exact'") != NULL);
+  fovea_string_free(json);
+  json = NULL;
+  EXPECT(fovea_explain_run(NULL, "{\"stps\": []}", NULL, NULL, NULL, NULL, NULL, 4, 2, &json,
+                           &error) == 110);
+  EXPECT(json == NULL && strstr(fovea_error_message(error), "steps") != NULL);
+  fovea_error_free(error);
+  error = NULL;
 }
 
 /* Metadata is part of a call: of its run, its plan and its report. */

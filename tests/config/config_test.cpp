@@ -95,6 +95,18 @@ TEST(Config, a_bad_environment_is_an_error_only_where_it_is_used) {
   EXPECT_EQ(backend::FLASH_ATTN_3, parsed(sources).default_spec->backend);
 }
 
+TEST(Config, a_default_from_the_environment_says_so) {
+  ConfigSources sources;
+  sources.text = R"({"per_role": {"cross": "FA3"}})";
+  sources.environment = "sdpa";
+  const AttentionConfig config = parsed(sources);
+  EXPECT_TRUE(config.default_from_environment);
+  EXPECT_EQ("environment FOVEA_BACKEND", config.resolve("self").source);
+  EXPECT_EQ("attention_config.per_role['cross']", config.resolve("cross").source);
+  sources.backend = "FA2";
+  EXPECT_EQ("attention_config.default", parsed(sources).resolve("self").source);
+}
+
 TEST(Config, the_shorthand_conflict_says_what_to_do) {
   ConfigSources sources;
   sources.text = R"({"default": "FA3"})";

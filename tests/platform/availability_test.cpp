@@ -70,7 +70,7 @@ TEST(Availability, EveryNameOnEveryPresetHasAnAnswer) {
 }
 
 TEST(Availability, StatesHaveDistinctNames) {
-  EXPECT_EQ(name(State::available), "available");
+  EXPECT_EQ(name(State::available), "runs here");
   EXPECT_EQ(name(State::not_built), "not built");
   EXPECT_EQ(name(State::wrong_device), "not for this device");
   EXPECT_EQ(name(State::package_missing), "package missing");

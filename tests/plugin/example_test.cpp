@@ -99,6 +99,67 @@ TEST(PluginExample, ExplainsItsRefusals) {
   EXPECT_EQ(decision->report.reasons[1].code, ReasonCode::window);
 }
 
+TEST(PluginExample, DeclaresItsOptions) {
+  ASSERT_TRUE(load_plugin(EXAMPLE_PLUGIN).has_value());
+  const auto accepted = parse_config(
+      R"({"default": {"backend": "NAIVE_ATTN", "extra": {"NAIVE_ATTN": {"accumulate": "f32"}}}})");
+  ASSERT_TRUE(accepted) << accepted.error().message;
+  const auto layer = Attention::create({}, *accepted);
+  ASSERT_TRUE(layer.has_value());
+  Inputs inputs(5);
+  const auto got = (*layer)(inputs.tensors());
+  ASSERT_TRUE(got.has_value()) << got.error().message;
+  EXPECT_EQ(got->receipt->accumulate, "f32");
+  EXPECT_EQ(
+      (*(*Attention::create({}, config_of("NAIVE_ATTN")))(inputs.tensors())).receipt->accumulate,
+      "f64");
+  const struct {
+    const char* options;
+    const char* cause;
+  } wrong[] = {
+      {R"({"accumulate": "f16"})", "one of f64, f32"},
+      {R"({"acumulate": "f32"})", "did you mean 'accumulate'"},
+      {R"({"accumulate": 32})", "one of f64, f32"},
+  };
+  for (const auto& c : wrong) {
+    const auto refused = parse_config(
+        std::string(R"({"default": {"backend": "NAIVE_ATTN", "extra": {"NAIVE_ATTN": )") +
+        c.options + "}}}");
+    ASSERT_FALSE(refused) << c.options;
+    EXPECT_NE(refused.error().message.find(c.cause), std::string::npos) << refused.error().message;
+  }
+  const auto foreign = parse_config(
+      R"({"default": {"backend": "FLASH_ATTN", "extra": {"NAIVE_ATTN": {"accumulate": "f32"}}}})");
+  ASSERT_FALSE(foreign);
+  EXPECT_NE(foreign.error().message.find("NAIVE_ATTN"), std::string::npos);
+}
+
+TEST(PluginExample, AddsAPlatform) {
+  const auto loaded = load_plugin(EXAMPLE_PLUGIN);
+  ASSERT_TRUE(loaded.has_value()) << loaded.error().message;
+  EXPECT_EQ(loaded->platforms, std::vector<std::string>{"toy"});
+  const auto id = parse_platform("toy");
+  ASSERT_TRUE(id) << id.error().message;
+  EXPECT_FALSE(parse_facts(*id, ""));
+  const auto facts = parse_facts(*id, "memory=64");
+  ASSERT_TRUE(facts) << facts.error().message;
+
+  const auto layer = Attention::create({}, {}, nullptr, *facts);
+  ASSERT_TRUE(layer.has_value()) << layer.error().message;
+  Inputs inputs(5);
+  const auto got = (*layer)(inputs.tensors());
+  ASSERT_TRUE(got.has_value()) << got.error().message;
+  EXPECT_EQ(name(got->receipt->backend), "NAIVE_ATTN");
+  EXPECT_EQ(layer->resolve(*parse_problem("f32 b1 h2 s8 d8"))->source, "platform default");
+
+  const auto other = Attention::create({}, config_of("FLASH_ATTN"), nullptr, *facts);
+  ASSERT_TRUE(other.has_value());
+  const auto refused = (*other)(inputs.tensors());
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message.find("NAIVE_ATTN only"), std::string::npos)
+      << refused.error().message;
+}
+
 TEST(PluginExample, LoadsThroughTheCInterface) {
   char* json = nullptr;
   ASSERT_EQ(fovea_load_plugin(EXAMPLE_PLUGIN, &json, nullptr), FOVEA_OK);

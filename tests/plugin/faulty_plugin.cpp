@@ -140,6 +140,82 @@ struct NewerBackend {
   void* unknown[4];
 };
 
+// As the fact "mood" says.
+int32_t judge(void*, const char*, const fovea_plugin_policy_query* query,
+              const fovea_plugin_sink* sink) {
+  const std::string facts = query->facts;
+  const auto mood = [&](const char* text) { return facts.find(text) != std::string::npos; };
+  if (mood("mood=throws")) throw std::runtime_error("no opinion");
+  if (mood("mood=code")) return 77;
+  if (mood("mood=null_reason")) sink->add_reason(sink, nullptr);
+  return FOVEA_OK;
+}
+
+fovea_plugin_option option;
+const fovea_plugin_option* options[] = {&option};
+const char* choices[] = {"a", nullptr};
+fovea_plugin_fact fact;
+const fovea_plugin_fact* facts[] = {&fact};
+const char* order[] = {"TORCH_SDPA"};
+fovea_plugin_platform platform;
+const fovea_plugin_platform* platforms[] = {&platform};
+
+// One backend with an option, wrong as `fault` says.
+void add_options(const std::string& fault, fovea_plugin_backend& backend) {
+  option = {sizeof option, "width", FOVEA_OPTION_INTEGER, 1, 1, 1, 8, 0, nullptr, "2", "a width"};
+  backend.backend_name = "FAULTY_ATTN";
+  backend.option_count = 1;
+  backend.options = options;
+  if (fault == "options_count") backend.option_count = SIZE_MAX;
+  if (fault == "options_null") backend.options = nullptr;
+  if (fault == "option_null") options[0] = nullptr;
+  if (fault == "option_small") option.struct_size = 8;
+  if (fault == "option_type") option.type = 7;
+  if (fault == "option_name") option.name = "Width!";
+  if (fault == "option_range") option.minimum = 9;
+  if (fault == "option_nameless") backend.backend_name = nullptr;
+  if (fault == "option_choices") {
+    option.type = FOVEA_OPTION_CHOICE;
+    option.choice_count = 2;
+    option.choices = choices;
+  }
+}
+
+// A platform, wrong as `fault` says.
+void add_platform(const std::string& fault, fovea_plugin& plugin) {
+  fact = {sizeof fact, "mood", FOVEA_FACT_TEXT, 0, "how it feels"};
+  platform = {sizeof platform,
+              FOVEA_PLUGIN_ABI_MAJOR,
+              FOVEA_PLUGIN_ABI_MINOR,
+              nullptr,
+              "faulty_platform",
+              "misbehaves",
+              1,
+              1,
+              facts,
+              1,
+              order,
+              judge};
+  plugin.platform_count = 1;
+  plugin.platforms = platforms;
+  if (fault == "platforms_count") plugin.platform_count = SIZE_MAX;
+  if (fault == "platforms_null") plugin.platforms = nullptr;
+  if (fault == "platform_null") platforms[0] = nullptr;
+  if (fault == "platform_small") platform.struct_size = 24;
+  if (fault == "platform_major") platform.abi_major = 9, platform.abi_minor = 0;
+  if (fault == "platform_name_null") platform.name = nullptr;
+  if (fault == "platform_name") platform.name = "No Name";
+  if (fault == "platform_builtin") platform.name = "cuda";
+  if (fault == "platform_device") platform.device_type = 99;
+  if (fault == "platform_facts") platform.fact_count = SIZE_MAX;
+  if (fault == "platform_facts_null") platform.facts = nullptr;
+  if (fault == "platform_fact_type") fact.type = -1;
+  if (fault == "platform_order") platform.order_count = 0;
+  if (fault == "platform_order_null") order[0] = nullptr;
+  if (fault == "platform_order_name") order[0] = "NO_SUCH_ATTN";
+  if (fault == "platform_judge") platform.judge = nullptr;
+}
+
 NewerBackend backends[kCount];
 const fovea_plugin_backend* list[kCount];
 fovea_plugin description;
@@ -167,7 +243,9 @@ extern "C" int32_t fovea_plugin_entry(const fovea_plugin_host*, const fovea_plug
                          run,
                          release,
                          workspace_bytes,
-                         0};
+                         0,
+                         0,
+                         nullptr};
     list[i] = &backends[i].known;
   }
   description = {sizeof description,
@@ -176,7 +254,9 @@ extern "C" int32_t fovea_plugin_entry(const fovea_plugin_host*, const fovea_plug
                  "faulty",
                  "0.1",
                  kCount,
-                 list};
+                 list,
+                 0,
+                 nullptr};
   fovea_plugin_backend& first = backends[0].known;
   if (fault == "other_major") description.abi_major = 2;
   if (fault == "newer_minor") description.abi_minor = 9;
@@ -207,6 +287,8 @@ extern "C" int32_t fovea_plugin_entry(const fovea_plugin_host*, const fovea_plug
     backends[1].known.backend_name = "lower case";
   }
   if (fault == "alias_name") first.backend_name = "SDPA";
+  if (fault.rfind("option", 0) == 0) add_options(fault, first);
+  if (fault.rfind("platform", 0) == 0) add_platform(fault, description);
   *plugin = &description;
   return FOVEA_OK;
 }

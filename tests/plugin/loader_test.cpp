@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "fovea/config.hpp"
 #include "fovea/log.hpp"
+#include "fovea/platform.hpp"
 #include "fovea/registry.hpp"
 
 namespace fovea {
@@ -49,7 +51,7 @@ TEST_F(PluginLoader, EveryFaultIsAnErrorWithItsCause) {
       {"entry_throws", "fovea_plugin_entry threw: not today"},
       {"refuses_to_load", "needs a newer driver"},
       {"null_description", "its description is NULL"},
-      {"other_major", "is written for version 2.0 of the plugin interface; this library has 1.0"},
+      {"other_major", "is written for version 2.0 of the plugin interface; this library has 1.1"},
       {"description_small", "struct_size 8"},
       {"description_old", "struct_size"},
       {"description_huge", "struct_size"},
@@ -66,6 +68,31 @@ TEST_F(PluginLoader, EveryFaultIsAnErrorWithItsCause) {
       {"null_plan", "lacks the entry plan"},
       {"null_run", "lacks the entry run"},
       {"alias_name", "declares the alias SDPA; it must declare TORCH_SDPA"},
+      {"options_count", "has 18446744073709551615 options, which is not in 0..64"},
+      {"options_null", "the list of options of backend resolve_throws is NULL"},
+      {"option_null", "an option is NULL"},
+      {"option_small", "an option has struct_size 8"},
+      {"option_type", "an option of backend resolve_throws has type 7, which is not in 0..4"},
+      {"option_choices", "a choice of option width is NULL"},
+      {"option_name", "the name must be [a-z][a-z0-9_]*"},
+      {"option_range", "minimum and maximum contradict"},
+      {"option_nameless", "has options but declares no backend_name"},
+      {"platforms_count", "platforms, which is not in 0..8"},
+      {"platforms_null", "its list of platforms is NULL"},
+      {"platform_null", "the description of a platform is NULL"},
+      {"platform_small", "the description of a platform has struct_size"},
+      {"platform_major", "a platform is written for version 9.0"},
+      {"platform_name_null", "the name of a platform is NULL"},
+      {"platform_name", "the name 'No Name' is not [a-z][a-z0-9_]*"},
+      {"platform_builtin", "the name is that of a built-in platform"},
+      {"platform_device", "has device_type 99, which is none of 1, 2, 3, 10"},
+      {"platform_facts", "facts, which is not in 0..64"},
+      {"platform_facts_null", "the list of facts of platform faulty_platform is NULL"},
+      {"platform_fact_type", "has type -1, which is not in 0..3"},
+      {"platform_order", "an order of 0 names, which is not in 1..64"},
+      {"platform_order_null", "a name in the order of platform faulty_platform is NULL"},
+      {"platform_order_name", "NO_SUCH_ATTN"},
+      {"platform_judge", "lacks the entry judge"},
   };
   for (const Fault& fault : faults) {
     const std::string file = copy(fault.file);
@@ -85,6 +112,41 @@ TEST_F(PluginLoader, OneWrongNameRegistersNothing) {
   const auto added = add_backend_name("NEW_FAULTY_ATTN");
   ASSERT_TRUE(added.has_value());
   EXPECT_FALSE(is_overridden(*added));
+}
+
+TEST_F(PluginLoader, AJudgeThatMisbehavesRefuses) {
+  const auto loaded = load_plugin(copy("platform_sound"));
+  ASSERT_TRUE(loaded.has_value()) << loaded.error().message;
+  EXPECT_EQ(loaded->platforms, std::vector<std::string>{"faulty_platform"});
+  const PlatformId id = *parse_platform("faulty_platform");
+  const struct {
+    const char* mood;
+    const char* cause;
+  } cases[] = {{"throws", "judge threw: no opinion"},
+               {"code", "judge returned the code 77"},
+               {"null_reason", "reason is NULL"}};
+  for (const auto& c : cases) {
+    const auto platform = make_platform(*parse_facts(id, std::string("mood=") + c.mood));
+    const PolicyVerdict verdict = platform->judge(backend::TORCH_SDPA, {});
+    ASSERT_FALSE(verdict.reasons.empty()) << c.mood;
+    EXPECT_NE(sentence(verdict.reasons).find(c.cause), std::string::npos)
+        << sentence(verdict.reasons);
+    EXPECT_EQ(verdict.reasons[0].code, ReasonCode::plugin);
+  }
+  const auto calm = make_platform(*parse_facts(id, "mood=calm"));
+  EXPECT_TRUE(calm->judge(backend::TORCH_SDPA, {}).reasons.empty());
+  EXPECT_EQ(calm->preference({}).size(), 1u);
+}
+
+TEST_F(PluginLoader, OptionsOfAReplacedNameAreChecked) {
+  ASSERT_TRUE(load_plugin(copy("options_sound")).has_value());
+  EXPECT_TRUE(parse_config(
+      R"({"default": {"backend": "FAULTY_ATTN", "extra": {"FAULTY_ATTN": {"width": 3}}}})"));
+  const auto beyond = parse_config(
+      R"({"default": {"backend": "FAULTY_ATTN", "extra": {"FAULTY_ATTN": {"width": 30}}}})");
+  ASSERT_FALSE(beyond);
+  EXPECT_NE(beyond.error().message.find("an integer in [1, 8]"), std::string::npos)
+      << beyond.error().message;
 }
 
 TEST_F(PluginLoader, FilesThatAreNoPlugins) {

@@ -142,13 +142,49 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(there["entries"][0]["support"], "unsupported")
         self.assertTrue(there["entries"][0]["reasons"])
 
+    def test_explain_lays_out_a_run(self):
+        config = {"default": {"backend": "RADIAL_ATTN", "radial": {"dense_timesteps": 2}}}
+        there = fovea.explain(
+            config, platform="cuda", facts={"sm": 90, "flashinfer": "0.6"}, role="self", steps=5, layers=3
+        )
+        areas = [(e["steps"], e["layers"], e["backend"]) for e in there["entries"]]
+        self.assertEqual(areas, [("0-1", "0-2", "FLASH_ATTN"), ("2-4", "0-2", "RADIAL_ATTN")])
+        schedule = {"profiles": {"exact": "SDPA"}, "steps": [{"start": 0, "end": 1, "profile": "exact"}]}
+        here = fovea.explain(steps=2, layers=1, schedule=schedule)
+        self.assertEqual([e["backend"] for e in here["entries"]], ["TORCH_SDPA", "FLASH_ATTN"])
+        with self.assertRaises(fovea.ArgumentError):
+            fovea.explain(steps=0, layers=1)
+        with self.assertRaises(TypeError):
+            fovea.explain(steps=2)
+
     def test_availability(self):
-        self.assertEqual(fovea.availability("FLASH_ATTN")["state"], "available")
+        self.assertEqual(fovea.availability("FLASH_ATTN")["state"], "runs here")
         elsewhere = fovea.availability("TRTLLM_ATTN")
-        self.assertNotEqual(elsewhere["state"], "available")
+        self.assertNotEqual(elsewhere["state"], "runs here")
         self.assertTrue(elsewhere["cause"])
         with self.assertRaises(fovea.ArgumentError):
             fovea.availability("NOPE")
+
+    def test_plugins(self):
+        plugin = BINARY / "plugin-example" / "libfovea-backend-naive.so"
+        with self.assertRaises(fovea.ArgumentError):
+            fovea.load_plugin("/nonexistent/plugin.so")
+        with self.assertRaises(fovea.UnsupportedError) as raised:
+            fovea.load_plugin(BINARY / "libfovea.so")
+        self.assertIn("fovea_plugin_entry", str(raised.exception))
+        if not plugin.exists():
+            self.skipTest("examples/plugin is not built")
+        loaded = fovea.load_plugin(plugin)
+        self.assertEqual(loaded["name"], "naive")
+        self.assertEqual(loaded["platforms"], ["toy"])
+        self.assertEqual([backend["name"] for backend in loaded["backends"]], ["NAIVE_ATTN"])
+        self.assertEqual(fovea.availability("NAIVE_ATTN")["state"], "runs here")
+        there = fovea.explain(platform="toy", facts={"memory": 64}, problem="f32 b1 h1 s4 d8")
+        self.assertEqual(there["entries"][0]["backend"], "NAIVE_ATTN")
+        options = {"backend": "NAIVE_ATTN", "extra": {"NAIVE_ATTN": {"accumulate": "f16"}}}
+        with self.assertRaises(fovea.ArgumentError):
+            fovea.explain({"default": options})
+        self.assertEqual(fovea.load_plugins_from_environment(), {"loaded": [], "failed": []})
 
     def test_version(self):
         self.assertRegex(fovea.version(), r"^\d+\.\d+\.\d+$")

@@ -91,7 +91,7 @@ TEST(Registry, APackageAnswersForADescribedDeviceOnly) {
   context.facts = DeviceFacts(PlatformId::cuda);
   context.facts.set("flashinfer", "0.6.16");
   context.local = false;
-  const Problem problem = test::problem_with(128);
+  const Problem problem = *parse_problem("bf16 b1 h2 s64 d128");
   const auto described = (*loaded)->resolve(backend::FLASHINFER_ATTN, problem, nullptr, context);
   EXPECT_EQ(described.support, SupportStatus::unmigrated);
   EXPECT_EQ(described.provider, "package flashinfer 0.6.16");
@@ -100,6 +100,59 @@ TEST(Registry, APackageAnswersForADescribedDeviceOnly) {
   EXPECT_EQ((*loaded)->resolve(backend::FLASHINFER_ATTN, problem, nullptr, context).support,
             SupportStatus::unsupported);
   EXPECT_FALSE((*loaded)->plan(backend::FLASHINFER_ATTN, problem, nullptr, context).has_value());
+}
+
+TEST(Registry, APackageRefusesWhatItsKernelsDoNotTake) {
+  const struct {
+    BackendName backend;
+    PlatformId platform;
+    const char* facts;
+    const char* problem;
+    ReasonCode code;
+  } cases[] = {
+      {backend::TRTLLM_ATTN, PlatformId::cuda, "sm=100", "bf16 b1 h2 s64 d128 mask=keys",
+       ReasonCode::mask},
+      {backend::SAGE_ATTN, PlatformId::cuda, "sm=90", "bf16 b1 h2 s64 d128 mask=keys",
+       ReasonCode::mask},
+      {backend::SAGE_ATTN_2_8_8, PlatformId::cuda, "sm=90", "f32 b1 h2 s64 d128",
+       ReasonCode::dtype},
+      {backend::SAGE_ATTN_3, PlatformId::cuda, "sm=120", "bf16 b1 h28 hk=4 s64 d128",
+       ReasonCode::heads},
+      {backend::FLASH_ATTN, PlatformId::cuda, "sm=100", "f32 b1 h2 s64 d128", ReasonCode::dtype},
+      {backend::FLASH_ATTN, PlatformId::rocm, "gfx=gfx942", "bf16 b1 h2 s64 d128 mask=bool",
+       ReasonCode::mask},
+      {backend::RAINFUSION_ATTN, PlatformId::npu, "mindiesd=3.1", "bf16 b1 h2 s64 d128 mask=causal",
+       ReasonCode::causal},
+      {backend::AITER_QUANT_ATTN, PlatformId::rocm, "gfx=gfx942", "bf16 b1 h2 s64 d128 kvlen=40",
+       ReasonCode::kv_lengths},
+      {backend::TORCH_SDPA, PlatformId::npu, "", "f32 b1 h2 s64 d128 window=8,8",
+       ReasonCode::window},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(name(c.backend));
+    ExecutionContext context;
+    context.facts = *parse_facts(c.platform, c.facts);
+    context.local = false;
+    const auto loaded = load_backend(c.backend, "package:any");
+    ASSERT_TRUE(loaded.has_value());
+    const auto report = (*loaded)->resolve(c.backend, *parse_problem(c.problem), nullptr, context);
+    EXPECT_EQ(report.support, SupportStatus::unsupported);
+    ASSERT_FALSE(report.reasons.empty());
+    EXPECT_EQ(report.reasons[0].code, c.code) << sentence(report.reasons);
+    const auto plain =
+        (*loaded)->resolve(c.backend, *parse_problem("bf16 b1 h2 s64 d128"), nullptr, context);
+    EXPECT_EQ(plain.support, SupportStatus::unmigrated) << sentence(plain.reasons);
+  }
+}
+
+TEST(Registry, QuantisedPackagesAreLossy) {
+  ExecutionContext context;
+  context.facts = *parse_facts(PlatformId::cuda, "sm=90");
+  context.local = false;
+  const auto loaded = *load_backend(backend::SAGE_ATTN, "package:any");
+  const Problem problem = *parse_problem("bf16 b1 h2 s64 d128");
+  EXPECT_TRUE(loaded->resolve(backend::SAGE_ATTN_2_8_8, problem, nullptr, context).lossy);
+  EXPECT_FALSE(loaded->resolve(backend::FLASH_ATTN_4, problem, nullptr, context).lossy);
 }
 
 }  // namespace

@@ -153,13 +153,14 @@ TEST_F(SelectorTest, APackageAnswersForADescribedDevice) {
   platform->order = {backend::TRTLLM_ATTN};
   platform->providers[backend::TRTLLM_ATTN] = "package trtllm 1.2";
   const AttentionConfig config;
+  const Problem half = *parse_problem("bf16 b1 h1 s1 d64");
   context.local = false;
-  const auto described = Selector(platform, config).decide(role("self"), problem_with(64), context);
+  const auto described = Selector(platform, config).decide(role("self"), half, context);
   EXPECT_EQ(described->backend, backend::TRTLLM_ATTN);
   EXPECT_EQ(described->report.support, SupportStatus::unmigrated);
   EXPECT_EQ(described->report.path, "package.trtllm");
   context.local = true;
-  const auto here = Selector(platform, config).decide(role("self"), problem_with(64), context);
+  const auto here = Selector(platform, config).decide(role("self"), half, context);
   EXPECT_EQ(here->report.support, SupportStatus::unsupported);
 }
 

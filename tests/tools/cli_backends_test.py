@@ -56,8 +56,66 @@ class BackendsTest(CliTest):
     def test_table_and_csv(self):
         self.assertIn("FLASH_ATTN", self.succeed("backends").out)
         lines = self.succeed("backends", "--format", "csv").out.splitlines()
-        self.assertEqual(lines[0], "backend,support,built,provider,path,platforms,why not")
+        self.assertEqual(
+            lines[0], "backend,availability,support,built,provider,path,platforms,why not,install"
+        )
         self.assertEqual(len(lines), 25)
+
+    def test_availability_in_words(self):
+        _, rows = self.backends()
+        states = {name: row["availability"]["state"] for name, row in rows.items()}
+        self.assertEqual(states["FLASH_ATTN"], "runs here")
+        self.assertEqual(states["FLASH_ATTN_3"], "not for this device")
+        _, rows = self.backends("--device", "h200")
+        self.assertEqual(rows["SAGE_ATTN"]["availability"]["state"], "package missing")
+        self.assertIn("pip install", rows["SAGE_ATTN"]["availability"]["install"])
+        self.assertTrue(rows["SAGE_ATTN"]["availability"]["cause"])
+        _, rows = self.backends("--platform", "cuda", "--facts", "sm=90,flashinfer=0.6.18")
+        self.assertEqual(rows["FLASHINFER_ATTN"]["availability"]["state"], "package broken")
+        self.assertIn("package broken", self.succeed(
+            "backends", "--platform", "cuda", "--facts", "sm=90,flashinfer=0.6.18").out)
+
+    def test_one_name(self):
+        _, rows = self.backends("--backend", "fa3", "--device", "h200")
+        self.assertEqual(list(rows), ["FLASH_ATTN_3"])
+        self.fail_with(USAGE, "did you mean", "backends", "--backend", "FLASH_ATN")
+
+    def test_options_print_the_ownership_table(self):
+        document = self.succeed("backends", "--options", "--format", "json").json()
+        self.assertEqual(document["schema"], "fovea.options/1")
+        blocks = {block["name"]: block for block in document["blocks"]}
+        self.assertEqual(
+            {name: block["owners"] for name, block in blocks.items() if name is not None},
+            {
+                "quant": ["TRTLLM_ATTN", "FLASHINFER_ATTN"],
+                "aiter_quant": ["AITER_QUANT_ATTN"],
+                "skip_softmax": ["TRTLLM_ATTN", "FLASH_ATTN"],
+                "block_sparse": ["RAINFUSION_ATTN", "BLOCK_SPARSE_ATTN", "SPARGE_ATTN"],
+                "radial": ["RADIAL_ATTN"],
+                "local_sparse": ["LOCAL_SPARSE_ATTN"],
+            },
+        )
+        entry = {field["name"]: field for field in blocks[None]["fields"]}
+        self.assertEqual(entry["fastvideo_vsa_topk"]["owners"], ["FASTVIDEO_VSA"])
+        radial = {field["name"]: field for field in blocks["radial"]["fields"]}
+        self.assertEqual(radial["dense_timesteps"]["default"], 40)
+        self.assertEqual(radial["block_size"]["accepted"], "64 or 128")
+        self.assertEqual(radial["decay_factor"]["type"], "number")
+        self.assertTrue(all(field["help"] for block in blocks.values() for field in block["fields"]))
+        table = self.succeed("backends", "--options").out
+        self.assertIn("skip_softmax", table)
+        self.assertIn("RAINFUSION_ATTN BLOCK_SPARSE_ATTN SPARGE_ATTN", table)
+        lines = self.succeed("backends", "--options", "--format", "csv").out.splitlines()
+        self.assertEqual(lines[0], "block,field,type,accepted,default,owners,help")
+
+    def test_options_of_one_backend(self):
+        document = self.succeed(
+            "backends", "--options", "--backend", "RADIAL_ATTN", "--format", "json"
+        ).json()
+        self.assertEqual([block["name"] for block in document["blocks"]], [None, "radial"])
+        names = [field["name"] for field in document["blocks"][0]["fields"]]
+        self.assertNotIn("fastvideo_vsa_topk", names)
+        self.fail_with(USAGE, "--options is the same on every device", "backends", "--options", "--device", "h200")
 
     def test_errors(self):
         self.fail_with(USAGE, "column", "backends", "--problem", "f32 b1 h1 s1 d64 b2")

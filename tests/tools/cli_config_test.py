@@ -9,7 +9,7 @@ from cli_support import USAGE, CliTest
 class ConfigTest(CliTest):
     def print_json(self, *arguments, **keywords):
         document = self.succeed("config", "print", *arguments, "--format", "json", **keywords).json()
-        self.assertEqual(set(document), {"schema", "valid", "entries", "config"})
+        self.assertEqual(set(document), {"schema", "valid", "entries", "config", "schedule"})
         self.assertEqual(document["schema"], "fovea.config/1")
         return document["config"]
 

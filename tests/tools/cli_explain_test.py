@@ -24,7 +24,14 @@ ENTRY = {
     "comm_bytes",
     "reasons",
     "trail",
+    "profile",
+    "dense",
+    "sparse",
+    "promote",
 }
+
+RADIAL = '{"default": {"backend": "RADIAL_ATTN", "radial": {"dense_timesteps": %d, "dense_layers": %d}}}'
+FACTS = ["--platform", "cuda", "--facts", "sm=90,flashinfer=0.6"]
 
 
 class ExplainTest(CliTest):
@@ -40,7 +47,7 @@ class ExplainTest(CliTest):
         if code is not None:
             self.assertEqual(outcome.code, code)
         self.assertEqual(document["schema"], "fovea.explain/1")
-        self.assertLessEqual({"schema", "platform", "facts", "entries"}, set(document))
+        self.assertLessEqual({"schema", "platform", "facts", "entries", "warnings"}, set(document))
         for entry in document["entries"]:
             self.assertLessEqual(ENTRY, set(entry))
             for step in entry["trail"]:
@@ -148,6 +155,196 @@ class ExplainTest(CliTest):
         lines = self.succeed("explain", "--backend", "SDPA", "--format", "csv").out.splitlines()
         self.assertTrue(lines[0].startswith("role,category,layers,steps,backend,support"))
         self.assertIn("TORCH_SDPA", lines[1])
+
+
+class ExplainScheduleTest(CliTest):
+    def areas(self, *arguments, code=0):
+        outcome = self.fovea("explain", *arguments, "--format", "json")
+        self.assertEqual(outcome.code, code, outcome.err)
+        self.document = outcome.json()
+        return [
+            (entry["role"], entry["layers"], entry["steps"], entry["backend"], entry["dense"])
+            for entry in self.document["entries"]
+        ]
+
+    def test_dense_steps_and_layers_split_the_run(self):
+        areas = self.areas("--config", RADIAL % (10, 2), *FACTS, "--steps", 40, "--layers", 30)
+        self.assertEqual(
+            areas,
+            [
+                ("default", "0-29", "0-9", "FLASH_ATTN", "first_steps"),
+                ("default", "0-1", "10-39", "FLASH_ATTN", "first_layers"),
+                ("default", "2-29", "10-39", "RADIAL_ATTN", None),
+            ],
+        )
+        entry = self.document["entries"][2]
+        self.assertEqual(entry["sparse"], {"on": 28 * 30, "of": 40 * 30})
+        self.assertEqual(entry["support"], "unmigrated")
+        self.assertIn("fovea check --contract --backend RADIAL_ATTN", entry["promote"])
+        self.assertEqual(self.document["entries"][0]["density"], 1.0)
+        table = self.succeed(
+            "explain", "--config", RADIAL % (10, 2), *FACTS, "--steps", 40, "--layers", 30
+        ).out
+        self.assertIn("default: sparse on 840 of 1200 steps x layers", table)
+        self.assertIn("(dense: first_steps)", table)
+
+    def test_a_model_states_its_steps_layers_and_density(self):
+        areas = self.areas(
+            "--model", "wan2.1-t2v-1.3b", *FACTS, "--steps", 50,
+            "--config",
+            '{"per_role": {"wan.self": {"backend": "RADIAL_ATTN", "radial": {"dense_timesteps": 12}}}}',
+        )  # fmt: skip
+        self.assertEqual(
+            areas,
+            [
+                ("wan.self", "0-29", "0-11", "FLASH_ATTN", "first_steps"),
+                ("wan.self", "0-29", "12-49", "RADIAL_ATTN", None),
+                ("wan.cross.text", "0-29", "0-49", "FLASH_ATTN", None),
+            ],
+        )
+        dense, sparse, cross = self.document["entries"]
+        self.assertGreater(sparse["density"], 0.05)
+        self.assertLess(sparse["density"], 0.9)
+        self.assertIsNone(cross["sparse"])
+        for entry in (dense, sparse, cross):
+            self.assertIsInstance(entry["workspace_bytes"], int)
+
+    def test_profiles_ranges_and_requests(self):
+        schedule = self.folder / "schedule.json"
+        schedule.write_text(
+            '{"profiles": {"exact": "SDPA", "last": {"per_role": {"self": "FLASH_ATTN_3"}}},'
+            ' "steps": [{"start": 0, "end": 2, "profile": "exact"}],'
+            ' "layers": [{"start": 3, "end": null, "profile": "last"}]}'
+        )
+        common = ["--device", "h200", "--role", "self", "--steps", 4, "--layers", 5, "--schedule", schedule]
+        outcome = self.fovea("explain", *common, "--backend", "FA", "--format", "json")
+        entries = outcome.json()["entries"]
+        self.assertEqual(
+            [(e["layers"], e["steps"], e["profile"], e["source"]) for e in entries],
+            [
+                ("0-2", "0-1", "exact", "profile 'exact': attention_config.default"),
+                ("3-4", "0-1", "last", "profile 'last': attention_config.per_role['self']"),
+                ("0-2", "2-3", None, "attention_config.default"),
+                ("3-4", "2-3", "last", "profile 'last': attention_config.per_role['self']"),
+            ],
+        )
+        areas = self.areas(*common, "--backend", "FA", "--request", '{"steps": [], "layers": []}')
+        self.assertEqual(areas, [("self", "0-4", "0-3", "FLASH_ATTN", None)])
+
+    def test_sigmas(self):
+        areas = self.areas(
+            "--backend", "FA", "--steps", 3, "--layers", 1, "--sigmas", "1,0.5,0.25",
+            "--schedule",
+            '{"profiles": {"low": "SDPA"}, "sigma": [{"low": 0, "high": 0.5, "profile": "low"}]}',
+        )  # fmt: skip
+        self.assertEqual([a[2:4] for a in areas], [("0-1", "FLASH_ATTN"), ("2", "TORCH_SDPA")])
+
+    def test_block_sparse_steps_and_layers(self):
+        areas = self.areas(
+            "--device", "ascend910b", "--steps", 6, "--layers", 4,
+            "--config",
+            '{"default": {"backend": "RAINFUSION_ATTN", "block_sparse":'
+            ' {"start_step": 1, "end_step": 2, "skip_layers": "0,3", "sparsity": 0.75}}}',
+        )  # fmt: skip
+        self.assertEqual(
+            [a[1:] for a in areas],
+            [
+                ("0-3", "0", "FLASH_ATTN", "first_steps"),
+                ("0", "1-3", "FLASH_ATTN", "skipped_layer"),
+                ("1-2", "1-3", "RAINFUSION_ATTN", None),
+                ("3", "1-3", "FLASH_ATTN", "skipped_layer"),
+                ("0-3", "4-5", "FLASH_ATTN", "last_steps"),
+            ],
+        )
+        self.assertEqual(self.document["entries"][2]["density"], 0.25)
+
+    def test_never_sparse_is_refused_or_warned_of_once(self):
+        areas = self.areas(
+            "--config", RADIAL % (40, 0), *FACTS, "--steps", 40, "--layers", 3, code=UNSUPPORTED
+        )
+        self.assertEqual(len(areas), 1)
+        entry = self.document["entries"][0]
+        self.assertEqual(entry["support"], "unsupported")
+        self.assertEqual(entry["reasons"][0]["code"], "schedule")
+        self.assertEqual(entry["sparse"], {"on": 0, "of": 120})
+        prefer = '{"default": {"backend": "RADIAL_ATTN", "strictness": "prefer"}}'
+        outcome = self.succeed(
+            "explain", "--config", prefer, *FACTS, "--model", "wan2.1-t2v-14b", "--steps", 40
+        )
+        self.assertEqual(outcome.err.count("would run dense in every one"), 1, outcome.err)
+        self.assertIn("wan.self: sparse on 0 of 1600 steps x layers", outcome.out)
+
+    def test_errors(self):
+        self.fail_with(
+            USAGE, "--schedule needs --steps and --layers", "explain", "--schedule", '{"steps": []}'
+        )
+        self.fail_with(USAGE, "--request changes a schedule", "explain", "--request", "{}")
+        self.fail_with(USAGE, "--layers needs --steps", "explain", "--layers", "3")
+        self.fail_with(USAGE, "--sigmas needs numbers", "explain", "--steps", "2", "--sigmas", "1,x")
+        self.fail_with(USAGE, "--sigmas needs --steps", "explain", "--sigmas", "1")
+        self.fail_with(
+            USAGE, "how many layers", "explain", "--config", RADIAL % (1, 1), *FACTS, "--steps", "4"
+        )
+        self.fail_with(
+            USAGE,
+            "there is no profile 'fst'",
+            "explain",
+            "--steps",
+            "4",
+            "--layers",
+            "1",
+            "--schedule",
+            '{"profiles": {"fast": "FA"}, "steps": [{"start": 0, "end": 1, "profile": "fst"}]}',
+        )
+        self.fail_with(
+            USAGE,
+            "ranges are not clipped",
+            "explain",
+            "--steps",
+            "4",
+            "--layers",
+            "1",
+            "--schedule",
+            '{"profiles": {"fast": "FA"}, "steps": [{"start": 0, "end": 5, "profile": "fast"}]}',
+        )
+
+
+class ExplainPolicyTest(CliTest):
+    """Devices that are not here."""
+
+    def entry(self, *arguments):
+        outcome = self.fovea("explain", *arguments, "--format", "json")
+        return outcome.code, outcome.json()["entries"][0]
+
+    def test_blackwell_order_follows_the_facts(self):
+        base = "sm=100,cuda=13.0"
+        packages = "flashinfer=0.6.18,flashinfer_prefill=1,trtllm=1,cudnn=9.19,fa4=4.0"
+        order = ["TRTLLM_ATTN", "CUDNN_ATTN", "FLASHINFER_ATTN", "FLASH_ATTN", "TORCH_SDPA"]
+        _, entry = self.entry(
+            "--platform", "cuda", "--facts", f"{base},{packages}", "--mask-free", "--head-dim", 128
+        )
+        self.assertEqual([step["backend"] for step in entry["trail"]], order)
+        self.assertEqual(entry["backend"], "TRTLLM_ATTN")
+        _, masked = self.entry("--platform", "cuda", "--facts", f"{base},{packages}", "--head-dim", 128)
+        self.assertEqual(masked["trail"][0]["reasons"][0]["code"], "mask_free")
+        _, preset = self.entry("--device", "b200", "--head-dim", 128)
+        self.assertEqual([step["backend"] for step in preset["trail"]], order)
+
+    def test_environment_is_named_as_the_source(self):
+        outcome = self.fovea(
+            "explain", "--format", "json", environment={"FOVEA_BACKEND": " sdpa "}
+        )
+        (entry,) = outcome.json()["entries"]
+        self.assertEqual(entry["source"], "environment FOVEA_BACKEND")
+        self.assertEqual(entry["backend"], "TORCH_SDPA")
+
+    def test_vendor_paths_stay_unmigrated_and_name_the_command(self):
+        for device, backend in (("mi300x", "FLASH_ATTN"), ("ascend910b", "FLASH_ATTN")):
+            code, entry = self.entry("--device", device, "--backend", backend)
+            self.assertEqual((code, entry["support"]), (0, "unmigrated"))
+            self.assertIn("fovea check --contract --backend FLASH_ATTN", entry["promote"])
+            table = self.fovea("explain", "--device", device, "--backend", backend).out
+            self.assertIn("fovea check --contract --backend FLASH_ATTN", table)
 
 
 class ExplainErrorTest(CliTest):

@@ -81,5 +81,16 @@ class MaskTest(CliTest):
         )
 
 
+class MaskFormatTest(CliTest):
+    def test_a_wrong_format_lists_what_mask_accepts(self):
+        for wrong in ("table", "svg"):
+            outcome = self.fovea(*SMALL, "--format", wrong)
+            self.assertEqual(outcome.code, USAGE)
+            self.assertIn("(accepted: text, json, csv)", outcome.err)
+        outcome = self.fovea("backends", "--format", "text")
+        self.assertEqual(outcome.code, USAGE)
+        self.assertIn("(accepted: table, json, csv)", outcome.err)
+
+
 if __name__ == "__main__":
     unittest.main()

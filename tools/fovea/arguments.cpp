@@ -71,6 +71,25 @@ Result<AttentionConfig> ConfigArguments::build(const std::vector<ConfigFlag>& co
   return build_config(sources);
 }
 
+void ScheduleArguments::declare(Flags& flags) {
+  flags.add("--schedule", "FILE|JSON", &schedule,
+            "Profiles and the steps, sigmas and layers where they apply");
+  flags.add("--request", "FILE|JSON", &request, "What one request changes of the schedule");
+}
+
+Result<std::optional<AttentionSchedule>> ScheduleArguments::build() const {
+  if (request && !schedule) return usage_error("--request changes a schedule; give --schedule too");
+  if (!schedule) return std::optional<AttentionSchedule>();
+  FOVEA_TRY(const std::string text, read_config_argument(*schedule));
+  FOVEA_TRY(AttentionSchedule parsed, parse_schedule(text));
+  if (request) {
+    FOVEA_TRY(const std::string change, read_config_argument(*request));
+    FOVEA_TRY(const ScheduleRequest changes, parse_schedule_request(change));
+    FOVEA_TRY(parsed, apply(parsed, changes));
+  }
+  return std::optional<AttentionSchedule>(std::move(parsed));
+}
+
 void FactsArguments::declare(Flags& flags) {
   flags.add("--device", "PRESET", &device,
             "Judge for a named device such as h200 ('fovea devices --presets'), or for cuda[:N] of "

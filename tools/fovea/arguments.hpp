@@ -11,6 +11,7 @@
 #include "fovea/error.hpp"
 #include "fovea/executor.hpp"
 #include "fovea/problem.hpp"
+#include "fovea/schedule.hpp"
 #include "tools/fovea/flags.hpp"
 
 namespace fovea::cli {
@@ -23,6 +24,16 @@ struct ConfigArguments {
   void declare(Flags& flags);
   // Flags over --config over --backend over FOVEA_BACKEND.
   Result<AttentionConfig> build(const std::vector<ConfigFlag>& config_flags) const;
+};
+
+// --schedule and --request: which configuration applies when, and what one request changes of it.
+struct ScheduleArguments {
+  std::optional<std::string> schedule;
+  std::optional<std::string> request;
+
+  void declare(Flags& flags);
+  // Validated; nothing without --schedule.
+  Result<std::optional<AttentionSchedule>> build() const;
 };
 
 // --platform, --facts and --device PRESET|cuda[:N]: the device to judge for, this machine's CPU by

@@ -6,6 +6,8 @@
 #include "src/core/random_inputs.hpp"
 #include "src/core/text.hpp"
 #include "tools/fovea/arguments.hpp"
+#include "tools/fovea/contract_check.hpp"
+#include "tools/fovea/contract_record.hpp"
 #include "tools/fovea/json.hpp"
 #include "tools/fovea/layer_run.hpp"
 #include "tools/fovea/quality.hpp"
@@ -69,9 +71,14 @@ class CheckVerb : public Verb {
     flags.add("--role", "NAME", &role_, "Role of the layer (self)");
     flags.add("--category", "NAME", &category_, "Category of the role");
     device_.declare(flags);
+    flags.add("--contract", "", &contract_,
+              "The validation run that makes a path supported on a device, in place of problems");
+    flags.add("--record", "F", &record_, "With --contract: write the record to this file");
   }
 
   Result<ExitCode> execute(const Invocation& invocation) override {
+    if (contract_) return validate_path(invocation);
+    if (record_) return usage_error("--record needs --contract");
     FOVEA_CHECK(check_flags());
     FOVEA_TRY(const AttentionConfig config, config_.build(invocation.config_flags));
     FOVEA_TRY(const Device device, device_.target());
@@ -126,6 +133,35 @@ class CheckVerb : public Verb {
   }
 
  private:
+  Result<ExitCode> validate_path(const Invocation& invocation) const {
+    if (!problems_.empty() || input_) {
+      return usage_error("--contract has problems of its own; leave --problem and --input out");
+    }
+    FOVEA_TRY(const AttentionConfig config, config_.build(invocation.config_flags));
+    FOVEA_TRY(const std::unique_ptr<ContractDevice> device, open_contract_device(device_));
+    FOVEA_TRY(const std::unique_ptr<Executor> executor, device_.executor());
+    LayerOptions layer;
+    layer.role = role_;
+    layer.category = category_;
+    const Terminal& terminal = invocation.terminal;
+    FOVEA_TRY(const ContractRun run, run_contract(config, layer, *device, *executor, terminal));
+    const std::string record = contract_record(run);
+    if (record_) FOVEA_CHECK(write_record(*record_, record));
+    switch (invocation.format) {
+      case Format::json:
+        terminal.write(record);
+        break;
+      case Format::csv:
+        terminal.write(to_csv(contract_table(run)));
+        break;
+      case Format::table:
+        terminal.write(terminal.aligned(contract_table(run)) + "\n" + contract_summary(run));
+        break;
+    }
+    if (run.path.empty()) return kUnsupported;
+    return run.pass() ? kOk : kComparisonFailed;
+  }
+
   Status check_flags() const {
     if (problems_.empty() && !input_) {
       return usage_error("fovea check needs --problem, e.g. --problem 'f32 b1 h4 s300 d64'");
@@ -235,6 +271,8 @@ class CheckVerb : public Verb {
   std::string role_ = "self";
   std::string category_;
   DeviceArguments device_;
+  bool contract_ = false;
+  std::optional<std::string> record_;
 };
 
 }  // namespace

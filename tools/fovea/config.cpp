@@ -26,6 +26,7 @@ class ConfigVerb : public Verb {
   void declare(Flags& flags) override {
     flags.add("ACTION", "print|check", &action_, "print: the normalised form; check: only errors");
     arguments_.declare(flags);
+    schedule_.declare(flags);
   }
 
   Result<ExitCode> execute(const Invocation& invocation) override {
@@ -36,6 +37,8 @@ class ConfigVerb : public Verb {
                    {}};
     }
     FOVEA_TRY(const AttentionConfig config, arguments_.build(invocation.config_flags));
+    FOVEA_TRY(const std::optional<AttentionSchedule> schedule, schedule_.build());
+    const std::string schedule_json = schedule ? to_json(*schedule) : "null";
     const Terminal& terminal = invocation.terminal;
     const size_t count = config.per_role.size() + (config.default_spec ? 1 : 0);
     switch (invocation.format) {
@@ -43,15 +46,20 @@ class ConfigVerb : public Verb {
         terminal.write(object_json({{"schema", text_json("fovea.config/1")},
                                     {"valid", "true"},
                                     {"entries", std::to_string(count)},
-                                    {"config", to_json(config)}}));
+                                    {"config", to_json(config)},
+                                    {"schedule", schedule_json}}));
         break;
       case Format::csv:
         terminal.write(to_csv(entries_table(config)));
         break;
       case Format::table:
-        terminal.write(action_ == "print" ? pretty_json(to_json(config))
-                                          : text::concat("valid: ", count,
-                                                         count == 1 ? " entry\n" : " entries\n"));
+        if (action_ == "check") {
+          terminal.write(text::concat("valid: ", count, count == 1 ? " entry" : " entries",
+                                      schedule ? ", and a schedule\n" : "\n"));
+        } else {
+          terminal.write(pretty_json(to_json(config)));
+          if (schedule) terminal.write(pretty_json(schedule_json));
+        }
         break;
     }
     return kOk;
@@ -60,6 +68,7 @@ class ConfigVerb : public Verb {
  private:
   std::string action_;
   ConfigArguments arguments_;
+  ScheduleArguments schedule_;
 };
 
 }  // namespace

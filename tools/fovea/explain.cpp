@@ -1,7 +1,10 @@
 // fovea explain: which backend each role would use, and the trail that led there.
 #include "fovea/explain.hpp"
 
+#include <algorithm>
+
 #include "fovea/model_preset.hpp"
+#include "fovea/validation.hpp"
 #include "src/core/text.hpp"
 #include "tools/fovea/arguments.hpp"
 #include "tools/fovea/json.hpp"
@@ -29,9 +32,15 @@ Error usage_error(std::string message) {
 
 std::string text_or_dash(std::string_view text) { return text.empty() ? "-" : std::string(text); }
 
+// Where the entry comes from, and why a sparse one is dense.
+std::string source_of(const ExplainEntry& entry) {
+  return entry.dense ? text::concat(entry.source, " (dense: ", name(*entry.dense), ")")
+                     : entry.source;
+}
+
 Table entries_table(const Explanation& explanation) {
   Table table{{"role", "category", "layers", "steps", "backend", "support", "built", "provider",
-               "path", "strictness", "source", "problem"},
+               "path", "density", "workspace", "strictness", "source", "problem"},
               {}};
   for (const ExplainEntry& entry : explanation.entries) {
     const ExecutionPathResult& report = entry.report;
@@ -44,28 +53,43 @@ Table entries_table(const Explanation& explanation) {
                           report.built ? "yes" : "no",
                           text_or_dash(report.provider),
                           text_or_dash(report.path),
+                          report.density ? fixed(*report.density, 3) : "-",
+                          byte_count(report.workspace_bytes),
                           entry.strictness ? std::string(name(*entry.strictness)) : "-",
-                          entry.source,
+                          source_of(entry),
                           entry.problem ? to_string(*entry.problem) : "-"});
   }
   return table;
 }
 
-// What was passed over and why, one line for each.
+// What was passed over and why, what is not verified, and how much of a run is sparse; every line
+// once.
 std::string trails(const Explanation& explanation, const Terminal& terminal) {
-  std::string out;
+  std::vector<std::string> lines;
+  const auto add = [&](std::string line) {
+    if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
+  };
   for (const ExplainEntry& entry : explanation.entries) {
+    if (entry.report.support == SupportStatus::unmigrated &&
+        validated_by_record(explanation.facts)) {
+      add(text::concat(
+          name(entry.report.backend), " (", entry.report.path,
+          ") runs here unverified: no validation record covers it on ",
+          device_class(explanation.facts), ". To make one: ",
+          validation_command(entry.report.backend, entry.report.path, explanation.facts)));
+    }
+    if (entry.sparse) {
+      add(text::concat(entry.role, ": sparse on ", entry.sparse->on, " of ", entry.sparse->of,
+                       " steps x layers"));
+    }
     for (const TrailEntry& step : entry.trail) {
       if (step.verdict != TrailVerdict::rejected) continue;
-      out += text::concat(entry.role, ": ", terminal.coloured(name(step.backend), Colour::strong),
-                          " rejected: ", sentence(step.reasons), "\n");
+      add(text::concat(entry.role, ": ", terminal.coloured(name(step.backend), Colour::strong),
+                       " rejected: ", sentence(step.reasons)));
     }
   }
-  return out.empty() ? out : "\n" + out;
+  return lines.empty() ? std::string() : text::concat("\n", text::join(lines, "\n"), "\n");
 }
-
-// "0-39" for forty.
-std::string range(int64_t count) { return text::concat("0-", count - 1); }
 
 // "720x1280".
 Status parse_size(const std::string& size, ModelSize& to) {
@@ -107,20 +131,33 @@ class ExplainVerb : public Verb {
     flags.add("--dtype", "NAME", &dtype_, "f32, f16 or bf16, for the roles of a model");
     flags.add("--head-dim,--head-size", "N", &head_dim_, "Judge the policy for this head size");
     flags.add("--mask-free", "", &mask_free_, "The model passes no mask");
-    flags.add("--steps", "N", &steps_, "Denoising steps");
-    flags.add("--layers", "N", &layers_, "Layers");
+    flags.add("--steps", "N", &steps_, "Denoising steps of the run (those of the model)");
+    flags.add("--layers", "N", &layers_, "Layers that have the role (those of the model)");
+    schedule_.declare(flags);
+    flags.add("--sigmas", "X,...", &sigmas_, "Noise level of every step, for sigma windows");
   }
 
   Result<ExitCode> execute(const Invocation& invocation) override {
     FOVEA_TRY(const AttentionConfig config, config_.build(invocation.config_flags));
     FOVEA_TRY(FactsArguments::Judged judged, facts_.read());
-    FOVEA_TRY(const std::vector<ExplainQuery> queries, make_queries(config));
+    FOVEA_TRY(const std::optional<AttentionSchedule> schedule, schedule_.build());
+    FOVEA_TRY(const Asked asked, make_queries(config));
+    if (schedule && asked.lengths.empty()) {
+      return usage_error("--schedule needs --steps and --layers, or --model, to be laid out");
+    }
     ExecutionContext context;
     context.facts = judged.facts;
     context.local = judged.local;
     context.device = judged.where;
-    const Explanation explanation =
-        explain(config, make_platform(std::move(judged.facts)), queries, context);
+    std::shared_ptr<const Platform> platform = make_platform(std::move(judged.facts));
+    Explanation explanation;
+    if (asked.lengths.empty()) {
+      explanation = explain(config, std::move(platform), asked.queries, context);
+    } else {
+      FOVEA_TRY(explanation,
+                explain_schedule(config, schedule ? &*schedule : nullptr, std::move(platform),
+                                 asked.queries, asked.lengths, context));
+    }
     const Terminal& terminal = invocation.terminal;
     switch (invocation.format) {
       case Format::json:
@@ -139,7 +176,13 @@ class ExplainVerb : public Verb {
   }
 
  private:
-  Result<std::vector<ExplainQuery>> make_queries(const AttentionConfig& config) const {
+  // Queries, and the run of each when its length is known.
+  struct Asked {
+    std::vector<ExplainQuery> queries;
+    std::vector<RunLength> lengths;
+  };
+
+  Result<Asked> make_queries(const AttentionConfig& config) const {
     if (steps_) FOVEA_CHECK(at_least("--steps", *steps_, 1));
     if (layers_) FOVEA_CHECK(at_least("--layers", *layers_, 1));
     if (head_dim_) FOVEA_CHECK(at_least("--head-dim", *head_dim_, 1));
@@ -151,10 +194,11 @@ class ExplainVerb : public Verb {
     query.category = category_;
     query.policy.mask_free = mask_free_;
     query.policy.head_dim = head_dim_.value_or(0);
-    if (steps_) query.steps = range(*steps_);
-    if (layers_) query.layers = range(*layers_);
-    if (model_) return model_queries(std::move(query), dtype.value_or(kBF16));
+    FOVEA_TRY(const std::vector<double> sigmas, read_sigmas());
+    if (model_) return model_queries(std::move(query), dtype.value_or(kBF16), sigmas);
     if (size_ || frames_) return usage_error("--size and --frames need --model");
+    if (layers_ && !steps_) return usage_error("--layers needs --steps");
+    if (!sigmas.empty() && !steps_) return usage_error("--sigmas needs --steps");
     if (problem_) {
       if (dtype || head_dim_) {
         return usage_error(
@@ -165,22 +209,24 @@ class ExplainVerb : public Verb {
     } else if (dtype) {
       query.problem = plain_problem(*dtype, head_dim_);
     }
-    std::vector<ExplainQuery> queries;
+    Asked asked;
     const auto add = [&](const std::string& role) {
       query.role = role;
-      queries.push_back(query);
+      asked.queries.push_back(query);
+      if (steps_) asked.lengths.push_back({*steps_, layers_, sigmas});
     };
     if (role_) {
       add(*role_);
-      return queries;
+      return asked;
     }
     add("default");
     for (const auto& [role, spec] : config.per_role) add(role);
-    return queries;
+    return asked;
   }
 
   // One query per attention call of the model.
-  Result<std::vector<ExplainQuery>> model_queries(ExplainQuery query, DType dtype) const {
+  Result<Asked> model_queries(ExplainQuery query, DType dtype,
+                              const std::vector<double>& sigmas) const {
     if (problem_ || head_dim_) {
       return usage_error("--model states the problems; leave --problem and --head-dim out");
     }
@@ -192,29 +238,46 @@ class ExplainVerb : public Verb {
     }
     FOVEA_TRY(const ModelDescription model, describe_model(*model_, size));
     query.policy.mask_free = query.policy.mask_free || model.mask_free;
-    if (!steps_) query.steps = range(model.steps);
-    std::vector<ExplainQuery> queries;
+    Asked asked;
     std::vector<std::string_view> names;
     for (const ModelRole& role : model.roles) {
       names.push_back(role.role);
       if (role_ && *role_ != role.role) continue;
       query.role = role.role;
       if (category_.empty()) query.category = role.category;
-      if (!layers_) query.layers = range(role.layers);
       query.problem = problem_of(role, dtype);
-      queries.push_back(query);
+      query.video.reset();
+      if (role.latent_frames > 0) query.video = {role.latent_frames, role.tokens_per_frame};
+      asked.queries.push_back(query);
+      asked.lengths.push_back(
+          {steps_.value_or(model.steps), layers_.value_or(role.layers), sigmas});
     }
-    if (queries.empty()) {
+    if (asked.queries.empty()) {
       return usage_error(text::concat("--role ", text::quote(*role_), " is not a role of ",
                                       model.name, " (it has: ", text::join(names), ")",
                                       text::suggestion(*role_, names)));
     }
-    return queries;
+    return asked;
+  }
+
+  Result<std::vector<double>> read_sigmas() const {
+    std::vector<double> sigmas;
+    if (!sigmas_) return sigmas;
+    for (const std::string_view word : text::split(*sigmas_, ',')) {
+      const std::optional<double> sigma = text::parse_number(text::trim(word));
+      if (!sigma) {
+        return usage_error(
+            text::concat("--sigmas needs numbers separated by commas, not ", text::quote(word)));
+      }
+      sigmas.push_back(*sigma);
+    }
+    return sigmas;
   }
 
   ConfigArguments config_;
   FactsArguments facts_;
-  std::optional<std::string> model_, size_, problem_, role_, dtype_;
+  ScheduleArguments schedule_;
+  std::optional<std::string> model_, size_, problem_, role_, dtype_, sigmas_;
   std::string category_;
   std::optional<int64_t> frames_, head_dim_, steps_, layers_;
   bool mask_free_ = false;

@@ -108,6 +108,7 @@ std::string backends_json(const BackendsReport& report) {
                     {"provider", report::text(row.report.provider)},
                     {"built", row.report.built},
                     {"available", row.availability.state == Availability::State::available},
+                    {"availability", report::availability(row.availability)},
                     {"install", report::text(row.availability.install)},
                     {"support", name(row.report.support)},
                     {"path", report::text(row.report.path)},
@@ -117,6 +118,32 @@ std::string backends_json(const BackendsReport& report) {
   return print({{"schema", "fovea.backends/1"},
                 {"problem", report.problem ? Json(to_string(*report.problem)) : Json(nullptr)},
                 {"backends", list}});
+}
+
+std::string options_json(const std::vector<OptionBlockInfo>& blocks) {
+  const auto names = [](const std::vector<BackendName>& backends) {
+    Json list = Json::array();
+    for (const BackendName backend : backends) list.push_back(name(backend));
+    return list;
+  };
+  Json list = Json::array();
+  for (const OptionBlockInfo& block : blocks) {
+    Json fields = Json::array();
+    for (const OptionFieldInfo& field : block.fields) {
+      fields.push_back(
+          {{"name", field.name},
+           {"type", name(field.type)},
+           {"accepted", field.accepted},
+           {"default", field.default_value.empty() ? Json() : Json::parse(field.default_value)},
+           {"owners", names(field.owners.empty() ? block.owners : field.owners)},
+           {"help", field.summary}});
+    }
+    list.push_back({{"name", report::text(block.name)},
+                    {"owners", names(block.owners)},
+                    {"help", block.summary},
+                    {"fields", std::move(fields)}});
+  }
+  return print({{"schema", "fovea.options/1"}, {"blocks", std::move(list)}});
 }
 
 std::string bench_json(const BenchReport& report) {

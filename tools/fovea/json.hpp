@@ -15,6 +15,7 @@ std::string run_json(const RunReport& report);
 std::string check_json(const std::vector<RunReport>& reports);
 std::string explain_json(const Explanation& explanation);
 std::string backends_json(const BackendsReport& report);
+std::string options_json(const std::vector<OptionBlockInfo>& blocks);
 std::string bench_json(const BenchReport& report);
 
 // A small object for verbs with a free form: values are JSON text, in order.

@@ -123,8 +123,7 @@ Result<ExitCode> dispatch(const Terminal& terminal, std::vector<std::string> arg
     terminal.write(flags.help());
     return kOk;
   }
-  if (info->drawn && format == "text") format = "table";
-  FOVEA_TRY(invocation.format, parse_format(format));
+  FOVEA_TRY(invocation.format, parse_format(format, info->drawn));
   if (level) {
     const std::optional<LogLevel> parsed = parse_log_level(*level);
     if (!parsed) {

@@ -15,8 +15,6 @@ namespace fovea::cli {
 
 namespace {
 
-constexpr std::array<std::string_view, 3> kFormats = {"table", "json", "csv"};
-
 std::string_view escape(Colour colour) {
   switch (colour) {
     case Colour::good:
@@ -62,13 +60,15 @@ bool colours_wanted() {
 
 }  // namespace
 
-Result<Format> parse_format(std::string_view text) {
-  for (size_t i = 0; i < kFormats.size(); ++i) {
-    if (text == kFormats[i]) return static_cast<Format>(i);
+Result<Format> parse_format(std::string_view text, bool drawn) {
+  std::array<std::string_view, 3> formats = {"table", "json", "csv"};
+  if (drawn) formats.front() = "text";
+  for (size_t i = 0; i < formats.size(); ++i) {
+    if (text == formats[i]) return static_cast<Format>(i);
   }
   return Error{ErrorCode::invalid_argument,
                text::concat("--format ", text::quote(text), " is not a format (accepted: ",
-                            text::join(kFormats), ")", text::suggestion(text, kFormats)),
+                            text::join(formats), ")", text::suggestion(text, formats)),
                {}};
 }
 

@@ -11,8 +11,9 @@ namespace fovea::cli {
 
 enum class Format : uint8_t { table, json, csv };
 
-// Error invalid_argument lists the formats.
-Result<Format> parse_format(std::string_view text);
+// What the table is called by a verb that draws with characters is "text". Error invalid_argument
+// lists the formats.
+Result<Format> parse_format(std::string_view text, bool drawn = false);
 
 enum class Colour : uint8_t { none, good, bad, warn, dim, strong };
 

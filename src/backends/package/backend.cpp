@@ -7,6 +7,7 @@
 #include "fovea/package_kernel.hpp"
 #include "fovea/reason.hpp"
 #include "src/backends/instance.hpp"
+#include "src/backends/package/kernels.hpp"
 #include "src/backends/package/paths.hpp"
 #include "src/backends/run_tensors.hpp"
 
@@ -106,7 +107,8 @@ class PackageBackend final : public Backend {
     r.path = row.path == "package" ? "package." + kernel_->package : std::string(row.path);
     r.instance = "default";
     r.built = bound();
-    refuse(r, row, s, problem, context);
+    r.lossy = package_kernel(backend, context.facts.platform()).lossy;
+    refuse(r, row, s, problem, spec, context);
     if (r.reasons.empty()) judge(r, row, backend, context);
     apply_spec(r, spec);
     return r;
@@ -145,13 +147,21 @@ class PackageBackend final : public Backend {
 
   // Everything that keeps the package from running the call.
   void refuse(ExecutionPathResult& r, const PathRow& row, const Surroundings& s,
-              const Problem& problem, const ExecutionContext& context) const {
+              const Problem& problem, const AttentionSpec* spec,
+              const ExecutionContext& context) const {
     const PlatformId platform = context.facts.platform();
     if (paths_.platform && *paths_.platform != platform)
       r.reasons.push_back({ReasonCode::platform, "platform", std::string(name(platform)),
                            std::string(name(*paths_.platform)), "choose a backend of this device"});
     if (row.refuses()) r.reasons.push_back(refusal(row, s));
-    if (!context.prepared.empty())
+    // A package without a path table has one row of limits instead.
+    if (row.path == "package")
+      for (Reason& reason : refusals(package_kernel(r.backend, platform), problem, context))
+        r.reasons.push_back(std::move(reason));
+    if (spec != nullptr)
+      for (Reason& reason : option_refusals(*spec, context.facts))
+        r.reasons.push_back(std::move(reason));
+    if (!context.prepared.empty() && row.path != "package")
       r.reasons.push_back({ReasonCode::prepared, "prepared tensors", context.prepared, "none",
                            "drop them or choose a backend that reads them"});
     if (kernel_->validate_dims) {

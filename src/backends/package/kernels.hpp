@@ -1,0 +1,21 @@
+// What the kernels of vendor packages accept, as far as their documentation says it.
+#pragma once
+
+#include <vector>
+
+#include "fovea/backend_name.hpp"
+#include "fovea/config.hpp"
+#include "fovea/device_facts.hpp"
+#include "fovea/reason.hpp"
+#include "src/backends/instance.hpp"
+
+namespace fovea::backends {
+
+// The row of a name, which a package provides on this platform. Its path and instance names are not
+// used.
+Instance package_kernel(BackendName backend, PlatformId platform);
+
+// What the kernels cannot honour of an entry's options on this device.
+std::vector<Reason> option_refusals(const AttentionSpec& spec, const DeviceFacts& facts);
+
+}  // namespace fovea::backends
