@@ -26,6 +26,9 @@ constexpr Member kMembers[] = {{"q", &AttentionTensors::q, false},
                                {"kv_lengths", &AttentionTensors::kv_lengths, false},
                                {"cu_seqlens_q", &AttentionTensors::cu_seqlens_q, false},
                                {"cu_seqlens_kv", &AttentionTensors::cu_seqlens_kv, false},
+                               {"block_counts", &AttentionTensors::block_counts, false},
+                               {"block_indices", &AttentionTensors::block_indices, false},
+                               {"block_partial", &AttentionTensors::block_partial, false},
                                {"out", &AttentionTensors::out, true},
                                {"lse", &AttentionTensors::lse, true}};
 

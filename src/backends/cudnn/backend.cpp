@@ -6,12 +6,9 @@
 #include <utility>
 
 #include "src/backends/cudnn/graph.hpp"
-#include "src/backends/cudnn/lengths.hpp"
 #include "src/backends/instance.hpp"
 #include "src/backends/run_tensors.hpp"
 #include "src/core/text.hpp"
-#include "src/cuda_device/device_guard.hpp"
-#include "src/cuda_device/runtime_error.hpp"
 
 namespace fovea::backends {
 namespace {
@@ -19,7 +16,6 @@ namespace {
 using text::concat;
 
 constexpr int64_t kMaxSize = (int64_t{1} << 31) - 1;
-constexpr int64_t kMaxLengthItems = 65535;  // second dimension of a grid
 
 // Versions of cuDNN whose attention is known to be wrong.
 struct KnownFault {
@@ -65,6 +61,8 @@ constexpr Instance sdpa() {
   in.masks = {MaskKind::none};
   in.mask_dtypes = {};
   in.window = false;
+  // Its padding multiplies hidden values by 0, so a NaN behind a length would reach the output.
+  in.kv_lengths = false;
   in.packed = false;
   in.f32_out = false;
   in.expanded_strides = false;
@@ -99,16 +97,7 @@ std::vector<Reason> refusals_beyond_table(const Problem& p, const DeviceFacts& f
                    concat(p.seq_q, ", ", p.seq_kv),
                    concat("at most ", kMaxSize),
                    {}});
-  if (p.has_kv_lengths && p.batch > kMaxLengthItems)
-    out.push_back({ReasonCode::seq_limit,
-                   "batch with kv_lengths",
-                   std::to_string(p.batch),
-                   std::to_string(kMaxLengthItems),
-                   {}});
   // Rows that see no key are outside of what cuDNN defines.
-  if (p.causal && p.has_kv_lengths)
-    out.push_back(
-        {ReasonCode::mask, "mask", "causal with kv_lengths", "one of them", "choose FLASH_ATTN"});
   if (p.causal && p.seq_q > p.seq_kv)
     out.push_back({ReasonCode::seq_limit, "seq_q with causal", std::to_string(p.seq_q),
                    concat("seq_kv, ", p.seq_kv), "choose FLASH_ATTN"});
@@ -124,17 +113,6 @@ std::vector<Reason> refusals_beyond_table(const Problem& p, const DeviceFacts& f
     out.push_back(too_old(facts, "heads above 128 on sm_10x", "9.9"));
   return out;
 }
-
-constexpr size_t aligned(size_t bytes) {
-  return (bytes + Plan::kWorkspaceAlignment - 1) / Plan::kWorkspaceAlignment *
-         Plan::kWorkspaceAlignment;
-}
-
-size_t lengths_bytes(const Problem& p) {
-  return p.has_kv_lengths ? aligned(static_cast<size_t>(p.batch) * sizeof(int32_t)) : 0;
-}
-
-size_t workspace_bytes(const Problem& p) { return cudnn::kWorkspaceBytes + 2 * lengths_bytes(p); }
 
 #if FOVEA_HAVE_CUDNN
 class CudnnPlan final : public Plan {
@@ -162,26 +140,7 @@ class CudnnPlan final : public Plan {
     p.out = t.out.data;
     p.lse = problem_.lse ? static_cast<float*>(t.lse.data) : nullptr;
     p.workspace = workspace.data;
-    if (!problem_.has_kv_lengths) return graph_->run(p, stream);
-
-    const cuda::DeviceGuard guard(device_.index);
-    FOVEA_CHECK(cuda::check(guard.error(), "choosing a device"));
-    auto* const lengths = static_cast<char*>(workspace.data) + cudnn::kWorkspaceBytes;
-    auto* const q_lengths = reinterpret_cast<int32_t*>(lengths);
-    auto* const kv_lengths = reinterpret_cast<int32_t*>(lengths + lengths_bytes(problem_));
-    p.q_lengths = q_lengths;
-    p.kv_lengths = kv_lengths;
-    auto* const handle = static_cast<CUstream_st*>(stream.handle);
-    FOVEA_CHECK(cuda::check(
-        cudnn::prepare_lengths(t.kv_lengths.data, t.kv_lengths.dtype == kI64, problem_.batch,
-                               problem_.seq_q, problem_.seq_kv, q_lengths, kv_lengths, handle),
-        "preparing the key lengths"));
-    FOVEA_CHECK(graph_->run(p, stream));
-    const int64_t rows = problem_.heads_q * problem_.seq_q;
-    return cuda::check(cudnn::clear_items_without_keys(kv_lengths, problem_.batch,
-                                                       static_cast<uint16_t*>(t.out.data),
-                                                       rows * problem_.dim_v, p.lse, rows, handle),
-                       "clearing items without keys");
+    return graph_->run(p, stream);
   }
 
  private:
@@ -220,7 +179,6 @@ class GraphCache {
 
   // Without what no graph depends on.
   static Problem graph_part(Problem p) {
-    p.kv_length_values.clear();
     p.seed = 0;
     p.alignment = 16;
     return p;
@@ -274,7 +232,7 @@ class CudnnBackend final : public Backend {
     if (choice.instance == nullptr) return {r, nullptr};
     std::vector<Reason> more = refusals_beyond_table(problem, context.facts);
     if (more.empty()) {
-      r.workspace_bytes = workspace_bytes(problem);
+      r.workspace_bytes = cudnn::kWorkspaceBytes;
     } else {
       r.support = SupportStatus::unsupported;
       r.reasons.insert(r.reasons.end(), more.begin(), more.end());

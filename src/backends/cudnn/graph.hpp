@@ -16,16 +16,14 @@ namespace fovea::cudnn {
 // What graphs may use at most; plans that need more are not taken.
 inline constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
-// Device pointers of one call. q, k, v and out have the strides of the problem, lse is [B,Hq,Sq];
-// lengths are int32 [B] and null unless the problem has kv_lengths.
+// Device pointers of one call. q, k, v and out have the strides of the problem, lse is
+// [B,Hq,Sq].
 struct Pointers {
   const void* q = nullptr;
   const void* k = nullptr;
   const void* v = nullptr;
   void* out = nullptr;
   float* lse = nullptr;
-  const int32_t* q_lengths = nullptr;
-  const int32_t* kv_lengths = nullptr;
   void* workspace = nullptr;  // kWorkspaceBytes, 256-byte aligned
 };
 

@@ -80,6 +80,8 @@ struct FloatAttention {
          item.kv_length - first, columns);
   }
 
+  /// Products are summed in runs of 32: one sum over the head dimension would miss the accuracy
+  /// that large scores need.
   FOVEA_DEVICE void multiply_qk() {
     const float* q = shared + 8 * ty * kLine;
     const float* k = shared + kKvOffset + tx * kLine;
@@ -87,19 +89,29 @@ struct FloatAttention {
     for (int r = 0; r < 8; r++)
 #pragma unroll
       for (int c = 0; c < 4; c++) s[r][c] = 0.f;
+    constexpr int kRun = 32;
+    static_assert(kHeadDim % kRun == 0);
+#pragma unroll 1
+    for (int first = 0; first < kHeadDim; first += kRun) {
+      float part[8][4] = {};
 #pragma unroll 2
-    for (int d = 0; d < kHeadDim; d += 4) {
-      float4 b[4];
+      for (int d = first; d < first + kRun; d += 4) {
+        float4 b[4];
 #pragma unroll
-      for (int c = 0; c < 4; c++) b[c] = *reinterpret_cast<const float4*>(k + 16 * c * kLine + d);
+        for (int c = 0; c < 4; c++) b[c] = *reinterpret_cast<const float4*>(k + 16 * c * kLine + d);
 #pragma unroll
-      for (int r = 0; r < 8; r++) {
-        const float4 a = *reinterpret_cast<const float4*>(q + r * kLine + d);
+        for (int r = 0; r < 8; r++) {
+          const float4 a = *reinterpret_cast<const float4*>(q + r * kLine + d);
 #pragma unroll
-        for (int c = 0; c < 4; c++)
-          s[r][c] =
-              fmaf(a.w, b[c].w, fmaf(a.z, b[c].z, fmaf(a.y, b[c].y, fmaf(a.x, b[c].x, s[r][c]))));
+          for (int c = 0; c < 4; c++)
+            part[r][c] = fmaf(a.w, b[c].w,
+                              fmaf(a.z, b[c].z, fmaf(a.y, b[c].y, fmaf(a.x, b[c].x, part[r][c]))));
+        }
       }
+#pragma unroll
+      for (int r = 0; r < 8; r++)
+#pragma unroll
+        for (int c = 0; c < 4; c++) s[r][c] += part[r][c];
     }
   }
 
