@@ -3,11 +3,12 @@
 attention_bench.py LIBRARY [--shapes B:H:Sq:Skv:D[:kind],...] [--rounds N] [--slice SECONDS] [--backend NAME]
                    [--other NAME=FILE ...] [--host-cost N]
 
-kind: f16, causal, pad (key lengths: item 0 full, the others 0.7164 of it), keys (also hides keys 11-63 of every row).
-All are timed in random order per round in one process on N(0,1) data; a slice is preceded by half a slice of the same kernel,
-because what ran before changes the clock for a while. Prints TFLOP/s of visible keys, the spread, and the ratio of times to
-cuDNN: median and the lower bound of its 95 % interval (sign test over rounds). --other: libraries with the entry points
-attn_fwd, attn_workspace and attn_head_dim. --host-cost: the median time of N calls without waiting, and of an empty kernel's.
+kind: f16, causal, pad (key lengths: item 0 full, the others 0.7164 of it), keys (also hides keys 11-63 of every
+row). All are timed in random order per round in one process on N(0,1) data; a slice is preceded by half a slice of
+the same kernel, because what ran before changes the clock for a while. Prints TFLOP/s of visible keys, the spread,
+and the ratio of times to cuDNN: median and the lower bound of its 95 % interval (sign test over rounds). --other:
+libraries with the entry points attn_fwd, attn_workspace and attn_head_dim. --host-cost: the median time of N calls
+without waiting, and of a small kernel of PyTorch.
 """
 
 import argparse
@@ -26,7 +27,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 from fovea import _capi  # noqa: E402
 
 CUDA = 2
-CODES = {torch.bfloat16: (4, 16), torch.float16: (2, 16), torch.float32: (2, 32), torch.int32: (0, 32), torch.bool: (6, 8)}
+CODES = {
+    torch.bfloat16: (4, 16),
+    torch.float16: (2, 16),
+    torch.float32: (2, 32),
+    torch.int32: (0, 32),
+    torch.bool: (6, 8),
+}
 
 
 class StudyCall(c.Structure):
@@ -54,7 +61,9 @@ class Layer:
         self.check(library.fovea_config_create, None, backend, 0, c.byref(config))
         options = _capi.LayerOptions(c.sizeof(_capi.LayerOptions), None, None, 0, 0, 0, 0, 0, 1)
         self.check(library.fovea_attention_create, c.byref(options), config, c.byref(attention))
-        call = self.call = _capi.Call(struct_size=c.sizeof(_capi.Call), is_causal=causal, has_is_causal=1, window_left=-1, window_right=-1)
+        call = self.call = _capi.Call(
+            struct_size=c.sizeof(_capi.Call), is_causal=causal, has_is_causal=1, window_left=-1, window_right=-1
+        )
         call.q, call.k, call.v, call.out, call.lse = map(tensor, (q, k, v, out, lse))
         if lengths is not None:
             call.kv_lengths = tensor(lengths)
@@ -139,7 +148,8 @@ def host_cost(library, calls):
         return statistics.median(times) / 1000
 
     median(layer)
-    print(f"host cost of fovea_plan_run from Python: {median(layer):.2f} us; torch's fill of one element: {median(lambda: empty.fill_(0.0)):.2f} us")
+    other = median(lambda: empty.fill_(0.0))
+    print(f"host cost of fovea_plan_run from Python: {median(layer):.2f} us, of torch's fill_: {other:.2f} us")
 
 
 def main():

@@ -2,9 +2,9 @@
 
 flash_sm90_bench.py LIBRARY [--shapes B:H:Sq:Skv:D[:kind],...] [--rounds N] [--slice SECONDS] [--other NAME=FILE ...]
 kind: f16, float (float32 output), causal, pad (key lengths: item 0 full, others 0.7164 of it), keys (hides keys
-11-63 of every row), bnN (block of N keys), listP (random block lists, P percent of 128 x 128 blocks; radialW: a
-band of W percent and the first block; TFLOP/s per kept block). Libraries given with --other have the study's entry points
-attn_fwd, attn_workspace and attn_head_dim.
+11-63 of every row), bnN (block of N keys), listP (random block lists, P percent of 128 x 128 blocks), radialW (a
+band of W percent and the first block); lists: TFLOP/s per kept block. Libraries given with --other have the study's
+entry points attn_fwd, attn_workspace and attn_head_dim.
 """
 import argparse, ctypes as C, random, statistics, time
 import torch, torch.nn.functional as F
