@@ -86,7 +86,9 @@ class RoleExplainer {
       entry.dense = cell.dense;
       entry.report.density = 1.0;
     } else if (cell.sparse() && !entry.report.density) {
-      entry.report.density = spec_density(cell.spec, query_.problem.value_or(Problem{}),
+      Problem no_sizes;
+      no_sizes.seq_kv = 0;
+      entry.report.density = spec_density(cell.spec, query_.problem.value_or(no_sizes),
                                           query_.video.value_or(VideoShape{}));
     }
     entry.profile = cell.profile;

@@ -30,7 +30,9 @@ std::optional<double> spec_density(const AttentionSpec* spec, const Problem& pro
     return mask ? std::optional((*mask)->density()) : std::nullopt;
   }
   const BlockSparseOptions options = spec->block_sparse.value_or(BlockSparseOptions{});
-  if (options.selection != "block_topk" || problem.seq_kv < 1) return std::nullopt;
+  if (options.selection != "block_topk") return std::nullopt;
+  // Of keys without number: the share that is asked for, before it becomes whole blocks.
+  if (problem.seq_kv < 1) return 1 - options.sparsity;
   const BlockTopk topk{options.sparsity, static_cast<int32_t>(options.block_size),
                        options.protected_prefix};
   const int64_t columns = (problem.seq_kv + options.block_size - 1) / options.block_size;

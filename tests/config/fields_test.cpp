@@ -46,6 +46,7 @@ const Row kTable[] = {
     {"block_sparse", "skip_layers", "a list of layers or a text such as \"0-2,38\"", "[]"},
     {"block_sparse", "selection", "one of mask, block_topk", "\"block_topk\""},
     {"block_sparse", "block_size", "64 or 128", "128"},
+    {"block_sparse", "protected_prefix", "an integer of at least 0", "0"},
     {"radial", "dense_timesteps", "an integer of at least 0", "40"},
     {"radial", "dense_layers", "an integer of at least 0", "0"},
     {"radial", "decay_factor", "a finite number above 0", "1"},

@@ -33,7 +33,7 @@ TEST(ScheduleDensity, OfRadialStepsAndLayers) {
   EXPECT_NEAR(*density.areas[2].density, 0.3986, 5e-5);
   EXPECT_NEAR(*density.mean, 1 - 28.0 * 39 / 1600 * (1 - 0.3986), 1e-4);
   EXPECT_EQ(density.text(),
-            "sparse on 1092 of 1600 steps x layers, 0.5896 of the blocks: up to 1.7 times faster");
+            "sparse on 1092 of 1600 steps x layers, 0.5895 of the blocks: up to 1.7 times faster");
 }
 
 TEST(ScheduleDensity, IsNotMadeUp) {

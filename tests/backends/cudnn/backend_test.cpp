@@ -59,7 +59,7 @@ TEST(CudnnBackend, RefusesByField) {
       {"bf16 b1 h2 s64 d64 sk=0", kH200, ReasonCode::seq_limit, "seq_kv 0"},
       {"bf16 b1 h2 s64 d64 sk=50 mask=causal", kH200, ReasonCode::seq_limit,
        "seq_q with causal 64"},
-      {"bf16 b2 h2 s64 d64 kvlen=?", kH200, ReasonCode::kv_lengths, "kv_lengths"},
+      {"bf16 b2 h2 s64 d64 kvlen=?", kH200, ReasonCode::kv_lengths, "key lengths"},
       {"bf16 b1 h2 s64 d64", "sm=75,cudnn=9.19", ReasonCode::architecture, "80"},
       {"bf16 b1 h2 s64 d64", "sm=90", ReasonCode::package, "pip install nvidia-cudnn"},
       {"bf16 b1 h2 s64 d64", "sm=90,cudnn=8.9.7", ReasonCode::version, "8.9.7"},
