@@ -21,7 +21,8 @@ struct VideoShape {
 
 // The share of key blocks that a spec keeps in its sparse steps. Nothing when it is not known
 // before the call: a pattern without its video or one that does not fit, blocks that the caller
-// names. 1 for a dense spec. Builds the mask of a video pattern. Thread-safe.
+// names. 1 for a dense spec; 1 - sparsity for block_topk when problem.seq_kv is 0. Builds the mask
+// of a video pattern. Thread-safe.
 FOVEA_API std::optional<double> spec_density(const AttentionSpec* spec, const Problem& problem,
                                              const VideoShape& video);
 
