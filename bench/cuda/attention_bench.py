@@ -56,7 +56,7 @@ class Layer:
     """A planned call of libfovea."""
 
     def __init__(self, library, backend, q, k, v, out, lse, lengths, mask, causal):
-        self.library, self.keep = library, (q, k, v, out, lse, lengths, mask)
+        self.api, self.keep = library, (q, k, v, out, lse, lengths, mask)
         config, attention, plan = c.c_void_p(), c.c_void_p(), c.c_void_p()
         self.check(library.fovea_config_create, None, backend, 0, c.byref(config))
         options = _capi.LayerOptions(c.sizeof(_capi.LayerOptions), None, None, 0, 0, 0, 0, 0, 1)
@@ -82,7 +82,7 @@ class Layer:
     def check(self, function, *arguments):
         error = c.c_void_p()
         if function(*arguments, c.byref(error)):
-            raise RuntimeError(self.library.fovea_error_message(error).decode())
+            raise RuntimeError(self.api.fovea_error_message(error).decode())
 
     def __call__(self):
         if self.run(*self.arguments):
@@ -154,7 +154,7 @@ def host_cost(library, calls):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("library")
+    parser.add_argument("file", metavar="LIBRARY")
     parser.add_argument("--shapes", default="1:40:32760:32760:128,1:24:4608:4608:128")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--slice", type=float, default=0.05)
@@ -162,7 +162,7 @@ def main():
     parser.add_argument("--other", action="append", default=[])
     parser.add_argument("--host-cost", type=int, default=0)
     args = parser.parse_args()
-    library = _capi.load(args.library)
+    library = _capi.load(args.file)
     for name in ("fovea_attention_plan", "fovea_plan_run"):
         getattr(library, name).restype = c.c_int32
     library.fovea_plan_workspace_bytes.restype = c.c_size_t
