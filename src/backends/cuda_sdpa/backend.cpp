@@ -23,9 +23,6 @@ std::optional<Reason> needs_turing(const DeviceFacts& facts) {
                 {}};
 }
 
-// Without a committed validation record a path runs but is never claimed verified.
-bool unverified(const DeviceFacts&) { return false; }
-
 constexpr Instance row(std::string_view name, Set<Element> dtypes, int32_t element_bytes) {
   Instance in;
   in.name = name;
@@ -35,7 +32,6 @@ constexpr Instance row(std::string_view name, Set<Element> dtypes, int32_t eleme
   in.mask_dtypes = {Element::boolean, Element::u8, Element::f32, Element::f16, Element::bf16};
   in.alignment = element_bytes;
   in.device = needs_turing;
-  in.verified = unverified;
   in.built = FOVEA_CUDA_PORTABLE != 0;
   return in;
 }

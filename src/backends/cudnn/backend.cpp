@@ -48,9 +48,6 @@ std::optional<Reason> lacks(const DeviceFacts& facts) {
   return std::nullopt;
 }
 
-// Without a committed validation record a path runs but is never claimed verified.
-bool unverified(const DeviceFacts&) { return false; }
-
 constexpr Instance sdpa() {
   Instance in;
   in.name = "sdpa";
@@ -69,7 +66,6 @@ constexpr Instance sdpa() {
   in.alignment = 16;
   in.stride_multiple = 8;
   in.device = lacks;
-  in.verified = unverified;
   in.built = FOVEA_HAVE_CUDNN != 0;
   return in;
 }

@@ -21,9 +21,6 @@ std::optional<Reason> needs_ampere(const DeviceFacts& facts) {
                 ">= 80", "choose TORCH_SDPA, which runs on every GPU from sm_75"};
 }
 
-// Without a committed validation record a path runs but is never claimed verified.
-bool unverified(const DeviceFacts&) { return false; }
-
 constexpr Instance row(std::string_view name, Set<Element> dtypes, int32_t element_bytes) {
   Instance in;
   in.name = name;
@@ -33,7 +30,6 @@ constexpr Instance row(std::string_view name, Set<Element> dtypes, int32_t eleme
   in.mask_dtypes = {Element::boolean, Element::u8, Element::f32, Element::f16, Element::bf16};
   in.alignment = element_bytes;
   in.device = needs_ampere;
-  in.verified = unverified;
   in.built = FOVEA_CUDA_SM80 != 0;
   return in;
 }
