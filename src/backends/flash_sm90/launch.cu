@@ -8,6 +8,7 @@
 
 #include "src/backends/flash_sm90/auxiliary.hpp"
 #include "src/cuda/tensor_map.hpp"
+#include "src/cuda_device/device_guard.hpp"
 
 namespace fovea::flash_sm90 {
 namespace {
@@ -109,28 +110,6 @@ CUresult encode_maps(Maps& maps, const Problem& problem, const Arguments& a,
   return error;
 }
 
-class DeviceGuard {
- public:
-  explicit DeviceGuard(int device) {
-    error_ = cudaGetDevice(&previous_);
-    if (error_ == cudaSuccess && previous_ != device) {
-      error_ = cudaSetDevice(device);
-      changed_ = error_ == cudaSuccess;
-    }
-  }
-  ~DeviceGuard() {
-    if (changed_) cudaSetDevice(previous_);
-  }
-  DeviceGuard(const DeviceGuard&) = delete;
-  DeviceGuard& operator=(const DeviceGuard&) = delete;
-  cudaError_t error() const { return error_; }
-
- private:
-  int previous_ = 0;
-  bool changed_ = false;
-  cudaError_t error_ = cudaSuccess;
-};
-
 /// Multiprocessors of the current device; raises the kernel's shared-memory limit there the first
 /// time.
 cudaError_t device_multiprocessors(const KernelInfo& info, int device, DeviceCache& cache,
@@ -167,7 +146,7 @@ const char* describe(const LaunchStatus& status) {
 }
 
 LaunchStatus prepare(const Choice& choice, int device, DeviceCache& cache) {
-  const DeviceGuard guard(device);
+  const cuda::DeviceGuard guard(device);
   if (guard.error() != cudaSuccess) return {4, guard.error()};
   const KernelInfo info = find_kernel(choice.key);
   if (!info.function) return {1, 0};
@@ -179,7 +158,7 @@ LaunchStatus prepare(const Choice& choice, int device, DeviceCache& cache) {
 LaunchStatus launch(const Problem& problem, const Choice& choice, const Arguments& arguments,
                     int device, DeviceCache& cache, CUstream_st* stream) {
   if (problem.batch == 0 || problem.seq_q == 0 || problem.heads_q == 0) return {};
-  const DeviceGuard guard(device);
+  const cuda::DeviceGuard guard(device);
   if (guard.error() != cudaSuccess) return {4, guard.error()};
   if (problem.seq_kv == 0) {
     const int error = fill_empty(problem, arguments, stream);
