@@ -107,8 +107,10 @@ FOVEA_DEVICE void locate(const Params& p, const Segment& s, uint32_t rank, Task&
   // Its key blocks, those that need masking first.
   const int tail = t.kv_length % T::kBlockKv != 0 || t.kv_length == 0 ? 1 : 0;
   if constexpr (!T::kDense) {
+    // The caller's count may not lead beyond the row's indices.
     t.count =
-        __ldg(p.list_counts + t.batch * p.list_count_batch + t.head * p.list_count_head + t.m);
+        min(__ldg(p.list_counts + t.batch * p.list_count_batch + t.head * p.list_count_head + t.m),
+            static_cast<int>(p.list_index_tile));
     while (t.count > 0 && block_of<kKey>(p, t, 0) * T::kBlockKv >= t.kv_length) t.count--;
     if (t.count <= 0) {  // one block with every key hidden
       t.count = 1;
