@@ -137,6 +137,7 @@ class CheckVerb : public Verb {
     if (!problems_.empty() || input_) {
       return usage_error("--contract has problems of its own; leave --problem and --input out");
     }
+    if (record_) FOVEA_CHECK(check_record_file(*record_));
     FOVEA_TRY(const AttentionConfig config, config_.build(invocation.config_flags));
     FOVEA_TRY(const std::unique_ptr<ContractDevice> device, open_contract_device(device_));
     FOVEA_TRY(const std::unique_ptr<Executor> executor, device_.executor());
@@ -146,7 +147,6 @@ class CheckVerb : public Verb {
     const Terminal& terminal = invocation.terminal;
     FOVEA_TRY(const ContractRun run, run_contract(config, layer, *device, *executor, terminal));
     const std::string record = contract_record(run);
-    if (record_) FOVEA_CHECK(write_record(*record_, record));
     switch (invocation.format) {
       case Format::json:
         terminal.write(record);
@@ -158,6 +158,7 @@ class CheckVerb : public Verb {
         terminal.write(terminal.aligned(contract_table(run)) + "\n" + contract_summary(run));
         break;
     }
+    if (record_) FOVEA_CHECK(write_record(*record_, record));
     if (run.path.empty()) return kUnsupported;
     return run.pass() ? kOk : kComparisonFailed;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -56,6 +57,12 @@ Json library_of(const ContractRun& run) {
   if (run.provider == "cudnn")
     return text::concat("cudnn ", run.facts.get("cudnn").value_or("unknown"));
   return run.provider;
+}
+
+Error unwritable(const std::string& file) {
+  return {ErrorCode::invalid_file,
+          text::concat("record ", text::quote(file), " cannot be written"),
+          {}};
 }
 
 }  // namespace
@@ -144,14 +151,21 @@ std::string contract_summary(const ContractRun& run) {
   return out;
 }
 
+Status check_record_file(const std::string& file) {
+  const std::filesystem::path path(file);
+  std::error_code code;
+  const bool folder =
+      path.parent_path().empty() || std::filesystem::is_directory(path.parent_path(), code);
+  if (folder && !path.filename().empty() && !std::filesystem::is_directory(path, code)) return {};
+  return unwritable(file);
+}
+
 Status write_record(const std::string& file, const std::string& record) {
   std::ofstream stream(file, std::ios::binary);
   stream << record;
   stream.flush();
   if (stream) return {};
-  return Error{ErrorCode::invalid_file,
-               text::concat("record ", text::quote(file), " cannot be written"),
-               {}};
+  return unwritable(file);
 }
 
 }  // namespace fovea::cli

@@ -15,6 +15,10 @@ Table contract_table(const ContractRun& run);
 // What passed, and what is missing for a record that counts.
 std::string contract_summary(const ContractRun& run);
 
+// Whether the file can be a record's, before the run that it is for. Error invalid_file: no such
+// folder, or a folder itself.
+Status check_record_file(const std::string& file);
+
 // Error invalid_file.
 Status write_record(const std::string& file, const std::string& record);
 
