@@ -2,8 +2,8 @@
 
 flash_sm90_bench.py LIBRARY [--shapes B:H:Sq:Skv:D[:kind],...] [--rounds N] [--slice SECONDS] [--other NAME=FILE ...]
 kind: f16, float (float32 output), causal, pad (key lengths: item 0 full, others 0.7164 of it), keys (hides keys
-11-63 of every row), bnN (block of N keys), listP (random block lists, P percent of 128 x 128 blocks), radialW (a
-band of W percent and the first block); lists: TFLOP/s per kept block. Libraries given with --other have the study's
+11-63 of every row), bnN (block of N keys), listP (random block lists, P percent of 128 x 128 blocks), bandW (a band
+of W percent and the first block); lists: TFLOP/s per kept block. Libraries given with --other have the study's
 entry points attn_fwd, attn_workspace and attn_head_dim.
 """
 import argparse, ctypes as C, random, statistics, time
@@ -128,13 +128,13 @@ def main():
         causal = "causal" in kinds
         lists, kept = None, 1.0
         for kind in kinds:
-            if not kind.startswith(("list", "radial")): continue
+            if not kind.startswith(("list", "band")): continue
             n, m = -(-Sq // 128), -(-Sk // 128)
             if kind.startswith("list"):
                 on = torch.rand(n, m, device=DEV) < int(kind[4:]) / 100
             else:
                 i, j = torch.arange(n, device=DEV)[:, None] * m // n, torch.arange(m, device=DEV)[None]
-                on = ((i - j).abs() <= m * int(kind[6:]) / 200) | (j == 0)
+                on = ((i - j).abs() <= m * int(kind[4:]) / 200) | (j == 0)
             counts = on.sum(1, dtype=torch.int32)
             order = torch.argsort((~on).to(torch.uint8), dim=1, stable=True).to(torch.int32)
             lists, kept = (counts.contiguous(), order.contiguous()), on.float().mean().item()
