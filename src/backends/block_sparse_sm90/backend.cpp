@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/backends/block_lists.hpp"
+#include "src/backends/block_topk_sm90/selection.hpp"
 #include "src/backends/flash_sm90/plan.hpp"
 
 namespace fovea::backends {
@@ -23,9 +24,6 @@ constexpr Instance kInstances[] = {row("d64", 8, 64), row("d96", 8, 96), row("d1
 // What the kernels cannot read of lists that the name may have.
 std::optional<Reason> refusal(const ListRequest& lists) {
   constexpr int32_t kBlock = flash_sm90::kListBlock;
-  if (lists.source == ListSource::selected)
-    return Reason{ReasonCode::sparse, "selection", "block_topk", "mask",
-                  "choose the blocks before the call and pass a BlockMask or block lists"};
   if (lists.shape.block_q != kBlock || lists.shape.block_kv != kBlock)
     return Reason{
         ReasonCode::option_value, "block_size",
@@ -95,6 +93,11 @@ class BlockSparseSm90Backend final : public Backend {
               "at most 2^30 work items",
               {}});
     answer.report.workspace_bytes = answer.kernel.workspace_bytes;
+    if (answer.lists->topk) {
+      if (std::optional<Reason> reason = selection_refusal(problem)) refuse(std::move(*reason));
+      answer.report.workspace_bytes +=
+          block_topk_sm90::workspace_layout(make_selection(problem, *answer.lists->topk)).total;
+    }
     return answer;
   }
 };
