@@ -41,6 +41,8 @@ struct Target {
 // Those that this machine can run: on the CPU every instruction set, on a GPU every backend that
 // has a kernel for it in this binary. Labels of the latter start with "cuda_".
 std::vector<Target> targets();
+// The same for the backends that read block lists, under BLOCK_SPARSE_ATTN.
+std::vector<Target> block_targets();
 
 // For names and messages of GoogleTest.
 std::ostream& operator<<(std::ostream& out, const Target& target);

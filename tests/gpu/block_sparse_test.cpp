@@ -24,7 +24,7 @@ using gpu_test::DeviceCase;
 using gpu_test::kDevice;
 using gpu_test::must;
 
-constexpr const char* kBlocks[] = {"q=128,kv=128"};
+constexpr const char* kBlocks[] = {"q=128,kv=128", "q=128,kv=64", "q=64,kv=64", "q=64,kv=128"};
 
 void must(cudaError_t error) { ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error); }
 
@@ -143,20 +143,29 @@ TEST_F(GpuBlockSparse, ListsOnTheDeviceEqualMaskedDense) {
 // Lists that no validation on the host has seen: counts beyond the row and below zero.
 TEST_F(GpuBlockSparse, CountsOnTheDeviceAreKeptWithinTheirRow) {
   const Attention layer = layer_of(backend::BLOCK_SPARSE_ATTN);
-  const DeviceCase c(problem("bf16 b1 h1 s256 sk=512 d128 lse=1"), kDevice);
-  std::vector<int32_t> counts = {1000, -7}, indices = {0, 3, 1, 2};
-  AttentionTensors lists;
-  lists.block_counts = make_view(counts.data(), kI32, {1, 1, 2});
-  lists.block_indices = make_view(indices.data(), kI32, {1, 1, 2, 2});
-  const auto uploaded = must(cuda::DeviceTensors::upload(lists, kDevice, c.stream.get()));
-  AttentionTensors tensors = c.device.tensors();
-  tensors.block_counts = uploaded.tensors().block_counts;
-  tensors.block_indices = uploaded.tensors().block_indices;
-  const auto receipt = layer.run(tensors, c.options());
-  ASSERT_TRUE(receipt.has_value()) << receipt.error().message;
-  c.download();
-  counts = {2, 0};
-  expect_oracle(c, must(BlockMask::from_lists({256, 512, 128, 128, 1, 1}, counts, indices)));
+  const std::vector<int32_t> indices_of_rows = {0, 3, 1, 2};
+  for (const int32_t block_q : {128, 64})
+    for (const int32_t block_kv : {128, 64}) {
+      const DeviceCase c(
+          problem("bf16 b1 h1 s" + std::to_string(2 * block_q) + " sk=512 d128 lse=1"), kDevice);
+      std::vector<int32_t> counts = {1000, -7}, indices = indices_of_rows;
+      AttentionTensors lists;
+      lists.block_counts = make_view(counts.data(), kI32, {1, 1, 2});
+      lists.block_indices = make_view(indices.data(), kI32, {1, 1, 2, 2});
+      const auto uploaded = must(cuda::DeviceTensors::upload(lists, kDevice, c.stream.get()));
+      AttentionTensors tensors = c.device.tensors();
+      tensors.block_counts = uploaded.tensors().block_counts;
+      tensors.block_indices = uploaded.tensors().block_indices;
+      CallOptions options = c.options();
+      options.block_q = block_q;
+      options.block_kv = block_kv;
+      const auto receipt = layer.run(tensors, options);
+      ASSERT_TRUE(receipt.has_value()) << receipt.error().message;
+      c.download();
+      counts = {2, 0};
+      expect_oracle(c, must(BlockMask::from_lists({2 * block_q, 512, block_q, block_kv, 1, 1},
+                                                  counts, indices)));
+    }
 }
 
 TEST_F(GpuBlockSparse, RowsWithoutBlocksAreZeroAndMinusInfinity) {
@@ -216,8 +225,9 @@ TEST_F(GpuBlockSparse, BlocksThatARowDoesNotListMayHoldNan) {
   }
 }
 
-// Bug row 74: all blocks on is the dense kernel with the same tile, to the bit. Up to four key
-// blocks the dense kernel does not cut its last wave.
+// Bug row 74: all blocks on is the dense kernel with the same tile, to the bit (blocks of 64
+// queries have tiles of their own). Up to four key blocks the dense kernel does not cut its last
+// wave.
 TEST_F(GpuBlockSparse, AllBlocksOnIsDenseToTheBit) {
   ExecutionContext context;
   context.facts = must(probe_cuda(0));
@@ -228,9 +238,12 @@ TEST_F(GpuBlockSparse, AllBlocksOnIsDenseToTheBit) {
         "f16 b2 h2 s77 sk=300 d96 kvlen=1,300", "bf16 b1 h5 s640 sk=384 d64"}) {
     SCOPED_TRACE(sizes);
     const Problem dense = problem(std::string(sizes) + " lse=1");
-    const Problem sparse = problem(std::string(sizes) + " lse=1 sparse=random(density=1)");
     std::vector<std::vector<uint8_t>> outputs;
-    for (const bool lists : {false, true}) {
+    for (const char* blocks : {"", "q=128,kv=128", "q=128,kv=64"}) {
+      const bool lists = *blocks != 0;
+      const Problem sparse =
+          lists ? problem(std::string(sizes) + " lse=1 sparse=random(density=1," + blocks + ")")
+                : dense;
       const DeviceCase c(dense, kDevice);
       const auto backend =
           lists ? backends::make_block_sparse_sm90_backend() : backends::make_flash_sm90_backend();
@@ -244,8 +257,10 @@ TEST_F(GpuBlockSparse, AllBlocksOnIsDenseToTheBit) {
       outputs.push_back(bytes_of(c.inputs.tensors().out));
       outputs.push_back(bytes_of(c.inputs.tensors().lse));
     }
-    EXPECT_EQ(outputs[0], outputs[2]);
-    EXPECT_EQ(outputs[1], outputs[3]);
+    for (size_t n : {2, 4}) {
+      EXPECT_EQ(outputs[0], outputs[n]);
+      EXPECT_EQ(outputs[1], outputs[n + 1]);
+    }
   }
 }
 

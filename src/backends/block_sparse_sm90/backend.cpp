@@ -23,12 +23,6 @@ constexpr Instance kInstances[] = {row("d64", 8, 64), row("d96", 8, 96), row("d1
 
 // What the kernels cannot read of lists that the name may have.
 std::optional<Reason> refusal(const ListRequest& lists) {
-  constexpr int32_t kBlock = flash_sm90::kListBlock;
-  if (lists.shape.block_q != kBlock || lists.shape.block_kv != kBlock)
-    return Reason{
-        ReasonCode::option_value, "block_size",
-        std::to_string(lists.shape.block_q) + " x " + std::to_string(lists.shape.block_kv),
-        "128 x 128", "build the mask with blocks of 128"};
   const bool partial =
       lists.shape.partial || (lists.mask != nullptr && !lists.mask->partial().empty());
   if (partial)
@@ -83,9 +77,7 @@ class BlockSparseSm90Backend final : public Backend {
     if (std::optional<Reason> reason = refusal(*lists.request)) refuse(std::move(*reason));
     answer.lists = std::move(lists.request);
     if (answer.choice.instance == nullptr) return answer;
-    flash_sm90::Problem kernel = flash_sm90_problem(problem);
-    kernel.list = true;
-    answer.kernel = flash_sm90::choose(kernel);
+    answer.kernel = flash_sm90::choose(flash_sm90_problem(problem, &answer.lists->shape));
     if (answer.kernel.refusal != flash_sm90::Refusal::none)
       refuse({ReasonCode::seq_limit,
               "seq_q x heads",

@@ -75,6 +75,7 @@ void set_masks(Params& p, const Problem& problem, const Arguments& a) {
   p.list_index_batch = a.list_index_batch;
   p.list_index_head = a.list_index_head;
   p.list_index_tile = a.list_index_tile;
+  p.list_halves = problem.list_block_q == 64 && problem.list_block_kv == 128 ? 1 : 0;
 }
 
 struct Maps {
@@ -182,7 +183,7 @@ LaunchStatus launch(const Problem& problem, const Choice& choice, const Argument
   const WorkspaceLayout layout = workspace_layout(problem, key);
   auto* base = static_cast<std::uint8_t*>(arguments.workspace);
   Params p;
-  const int team = multiprocessors / s.cluster;
+  const int team = multiprocessors * s.residents / s.cluster;
   set_sizes(p, problem, key, s, team);
   set_panels(p, problem);
   set_masks(p, problem, arguments);

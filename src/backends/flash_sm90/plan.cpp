@@ -22,7 +22,7 @@ std::optional<Reason> needs_hopper(const DeviceFacts& facts) {
                 "90", "choose FLASH_ATTN, which takes the best kernel of the device"};
 }
 
-flash_sm90::Problem flash_sm90_problem(const Problem& p) {
+flash_sm90::Problem flash_sm90_problem(const Problem& p, const ListShape* lists) {
   flash_sm90::Problem k;
   k.precision = p.dtype == kF16 ? flash_sm90::Precision::f16 : flash_sm90::Precision::bf16;
   k.packed = p.layout == Layout::packed;
@@ -40,7 +40,11 @@ flash_sm90::Problem flash_sm90_problem(const Problem& p) {
   k.window_left = p.window.left;
   k.window_right = p.causal ? 0 : p.window.right;
   k.band = k.window_left >= 0 || k.window_right >= 0;
-  k.list = p.sparse.has_value();
+  if (lists != nullptr) {
+    k.list = true;
+    k.list_block_q = lists->block_q;
+    k.list_block_kv = lists->block_kv;
+  }
   k.out_float = p.out_dtype == kF32;
   return k;
 }
@@ -73,11 +77,10 @@ class FlashSm90Plan final : public Plan {
                 const ListRequest* lists)
       : problem_(std::move(problem)),
         device_(device),
-        kernel_problem_(flash_sm90_problem(problem_)),
+        kernel_problem_(flash_sm90_problem(problem_, lists != nullptr ? &lists->shape : nullptr)),
         choice_(choice),
         receipt_(std::move(receipt)) {
     if (lists == nullptr) return;
-    kernel_problem_.list = true;
     if (lists->topk) selection_ = make_selection(problem_, *lists->topk);
     list_shape_ = lists->shape;
     mask_ = lists->mask;
