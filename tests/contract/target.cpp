@@ -183,6 +183,10 @@ std::vector<Target> block_targets() {
   add_cpu_targets("block_sparse_", backend::BLOCK_SPARSE_ATTN,
                   backends::make_block_sparse_backend(), "f32 b1 h1 s1 d1 sparse=random", out);
   add_cuda_targets(kCudaBlockBackends, " b1 h1 s64 d64 sparse=random", out);
+  auto spec = std::make_shared<AttentionSpec>();
+  spec->backend = backend::BLOCK_SPARSE_ATTN;
+  spec->block_sparse.emplace().selection = "mask";
+  for (Target& target : out) target.spec = spec;
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fovea/backend.hpp"
+#include "fovea/config.hpp"
 #include "fovea/execution.hpp"
 
 namespace fovea::contract {
@@ -36,6 +37,8 @@ struct Target {
   bool host_tensors = true;
   // A type of q, k and v that it takes.
   DType dtype = kF32;
+  // What the backend is configured with; null: nothing.
+  std::shared_ptr<const AttentionSpec> spec = {};
 };
 
 // Those that this machine can run: on the CPU every instruction set, on a GPU every backend that

@@ -256,9 +256,12 @@ ScoreKernel score_kernel_of(const Call& call) {
 int prepare() {
   for (const ScoreKernel& kernel :
        {kScoreKernel<128, 8>, kScoreKernel<64, 8>, kScoreKernel<128, 4>, kScoreKernel<64, 4>}) {
-    const cudaError_t error =
+    cudaError_t error =
         cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(kernel.shared_bytes));
+    if (error == cudaSuccess)
+      error = cudaFuncSetAttribute(kernel.function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                   cudaSharedmemCarveoutMaxShared);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -124,6 +124,9 @@ cudaError_t device_multiprocessors(const KernelInfo& info, int device, DeviceCac
   if (error == cudaSuccess)
     error = cudaFuncSetAttribute(info.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(info.shared_bytes));
+  if (error == cudaSuccess)  // room for as many thread blocks as the schedule counts on
+    error = cudaFuncSetAttribute(info.function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                 cudaSharedmemCarveoutMaxShared);
   if (error == cudaSuccess && index < cache.multiprocessors.size())
     cache.multiprocessors[index].store(count, std::memory_order_release);
   return error;
