@@ -52,7 +52,9 @@ struct CallOptions {
   const SparseAttentionState* sparse_state = nullptr;
   // What the model states about mask and lengths; read during the call. nullptr: nothing.
   const AttentionMetadata* metadata = nullptr;
-  // The keys of a call on the CPU, in place of tensors.block_counts and block_indices.
+  // The keys of a call, in place of tensors.block_counts and block_indices. On a device the lists
+  // are copied there when a mask is new to the layer, which keeps the last eight; a mask of equal
+  // contents is not new.
   std::shared_ptr<const BlockMask> block_mask;
   int32_t block_q = 128;  // tokens in a block of tensors.block_counts: 64 or 128
   int32_t block_kv = 128;

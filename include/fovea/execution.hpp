@@ -67,7 +67,8 @@ struct ExecutionContext {
   bool npu_attn_varlen = false;  // AttentionMetadata::npu_attn_varlen
   // This step or layer of a sparse schedule is dense: what runs instead of the sparse backend.
   std::optional<BackendName> scheduled_dense;
-  // The mask of Problem::sparse where it is built already; else plan builds it.
+  // The mask of Problem::sparse where it is built already; else plan builds it. With lists that a
+  // call would bring, the plan takes this mask's instead and the call brings none.
   std::shared_ptr<const BlockMask> block_mask;
 };
 

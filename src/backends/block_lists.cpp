@@ -101,7 +101,8 @@ ListAnswer plan_ahead(const Pattern& pattern, const Problem& p, const ExecutionC
                    text::concat("of ", s.seq_q, " x ", s.seq_kv, " tokens"),
                    text::concat(p.seq_q, " x ", p.seq_kv),
                    {}});
-  request.shape = {s.block_q, s.block_kv, mask.max_count(), s.batch, s.heads};
+  request.shape = {s.block_q, s.block_kv, mask.max_count(),
+                   s.batch,   s.heads,    !mask.partial().empty()};
   request.density = mask.density();
   return {std::move(request), {}};
 }
@@ -132,6 +133,7 @@ ListAnswer find_source(BackendName name, const Problem& p, const AttentionSpec* 
     if (selects(name, spec))
       return refuse({ReasonCode::sparse, "block_mask", "given", "none with selection block_topk",
                      "set block_sparse.selection to mask"});
+    if (context.block_mask != nullptr) return plan_ahead(*pattern, p, context);
     ListRequest request;
     request.shape = *lists;
     return {std::move(request), {}};

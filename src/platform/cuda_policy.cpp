@@ -71,6 +71,7 @@ constexpr Row kRows[] = {
     own(LOCAL_SPARSE_ATTN, kBlockSparseSm90, kDense, kHopper, embedded(Family::sm90), kCuda12_0),
     with_package(LOCAL_SPARSE_ATTN, "tf_kernel", kDense, kAmpere, kCuda11_6),
     with_package(LOCAL_SPARSE_ATTN, "block_sparse_attn", kDense, kAmpere, kCuda11_6),
+    own(SPARGE_ATTN, kBlockSparseSm90, kDense, kHopper, embedded(Family::sm90), kCuda12_0),
     with_package(SPARGE_ATTN, "spas_sage_attn", kDense, kSparge, kCuda12_0, head_set({64, 128})),
     with_package(SPARGE_ATTN, "sparse_sageattn", kDense, kSparge, kCuda12_0, head_set({64, 128})),
     own(BLOCK_SPARSE_ATTN, kBlockSparseSm90, kDense, kHopper, embedded(Family::sm90), kCuda12_0),

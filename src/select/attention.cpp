@@ -9,6 +9,7 @@
 #include "fovea/schedule.hpp"
 #include "fovea/sparse.hpp"
 #include "src/config/rules.hpp"
+#include "src/core/list_shape.hpp"
 #include "src/core/text.hpp"
 #include "src/core/workspace_pool.hpp"
 #include "src/cuda_device/device.hpp"
@@ -19,6 +20,18 @@ namespace fovea {
 namespace {
 
 constexpr size_t kMaxPlans = 1024;
+// Of these, plans that hold the lists of a caller's mask in device memory.
+constexpr size_t kMaxMaskPlans = 8;
+
+// The block mask of a call on a device; its plan holds the lists.
+struct CallMask {
+  std::shared_ptr<const BlockMask> mask;
+
+  bool operator==(const CallMask& other) const {
+    if (mask == other.mask) return true;
+    return mask != nullptr && other.mask != nullptr && *mask == *other.mask;
+  }
+};
 
 // What a plan depends on besides the layer's facts and configuration.
 struct PlanKey {
@@ -31,6 +44,7 @@ struct PlanKey {
   bool sparse_state = false;
   std::optional<BackendName> scheduled_dense;
   std::string prepared;
+  CallMask block_mask;
 
   bool operator==(const PlanKey&) const = default;
 };
@@ -42,7 +56,8 @@ struct PlanKeyHash {
 PlanKey plan_key(const NormalForm& form, const ExecutionContext& context) {
   return {form.problem,           context.mask_mode,       context.packing_mode,
           context.kv_cache_dtype, context.host_documents,  context.npu_attn_varlen,
-          context.sparse_state,   context.scheduled_dense, context.prepared};
+          context.sparse_state,   context.scheduled_dense, context.prepared,
+          {context.block_mask}};
 }
 
 // A plan with the receipt its runs hand out: the backend's own, plus what selection added.
@@ -51,6 +66,7 @@ struct PlannedCall {
   std::shared_ptr<const Receipt> receipt;
   uint64_t epoch = 0;
   bool without_lists = false;  // a dense backend stands in and takes no block lists
+  uint64_t last_use = 0;       // of a plan with a caller's mask
 };
 
 Status check_layer(const LayerOptions& layer, const Problem& p) {
@@ -101,6 +117,7 @@ struct PreparedCall {
   Problem problem;
   bool sparse_state = false;
   std::optional<BackendName> scheduled_dense;
+  std::shared_ptr<const BlockMask> block_mask;  // for the plan; else the tensors hold the lists
 };
 
 void drop_lists(AttentionTensors& tensors) {
@@ -122,6 +139,19 @@ void set_lists(const BlockMask& mask, AttentionTensors& tensors) {
   }
 }
 
+// The lists of a mask that a plan holds, as the problem states them.
+Result<SparsePattern> mask_pattern(const BlockMask& mask, const Problem& p) {
+  const BlockMaskShape& s = mask.shape();
+  const auto fits = [](int64_t size, int64_t full) { return size == 1 || size == full; };
+  if (!fits(s.batch, p.batch) || !fits(s.heads, p.heads_q))
+    return Error{ErrorCode::invalid_argument,
+                 text::concat("block_mask is for ", s.batch, " batch items and ", s.heads,
+                              " heads (accepted: 1 or ", p.batch, ", 1 or ", p.heads_q, ")"),
+                 {}};
+  return to_pattern(ListShape{s.block_q, s.block_kv, mask.max_count(), s.batch, s.heads,
+                              !mask.partial().empty()});
+}
+
 // What a layer keeps for one device.
 struct Site {
   Site(std::shared_ptr<const Platform> platform, const AttentionConfig& config,
@@ -134,7 +164,25 @@ struct Site {
 
   std::mutex mutex;
   std::unordered_map<PlanKey, PlannedCall, PlanKeyHash> plans;
+  uint64_t uses = 0;  // of plans with a caller's mask
 };
+
+// Makes room for one more plan with a caller's mask. Returns the one used longest ago, if it has to
+// go: its memory is freed where no lock is held.
+PlannedCall make_room_for_mask(std::unordered_map<PlanKey, PlannedCall, PlanKeyHash>& plans) {
+  size_t count = 0;
+  auto oldest = plans.end();
+  for (auto at = plans.begin(); at != plans.end(); ++at) {
+    if (at->first.block_mask.mask == nullptr) continue;
+    ++count;
+    if (oldest == plans.end() || at->second.last_use < oldest->second.last_use) oldest = at;
+  }
+  PlannedCall dropped;
+  if (count < kMaxMaskPlans) return dropped;
+  dropped = std::move(oldest->second);
+  plans.erase(oldest);
+  return dropped;
+}
 
 Result<DeviceFacts> probe(Device device) {
   return device.type == DeviceType::cuda ? probe_cuda(device.index) : probe_cpu();
@@ -230,7 +278,7 @@ struct Attention::State {
 
   // Describes a call, with what its block mask and its sparse state make of it.
   Result<PreparedCall> prepare(const AttentionTensors& tensors, const CallOptions& options) const {
-    PreparedCall call{tensors, {}, false, {}};
+    PreparedCall call{tensors, {}, false, {}, {}};
     FOVEA_TRY(call.problem, describe(call.tensors, options));
     if (options.block_mask != nullptr) {
       const BlockMaskShape& s = options.block_mask->shape();
@@ -241,11 +289,17 @@ struct Attention::State {
                          " x ", s.columns(), " blocks of ", s.block_q, " x ", s.block_kv,
                          ", the call has ", call.problem.seq_q, " x ", call.problem.seq_kv),
             {}};
-      CallOptions blocks = options;
-      blocks.block_q = s.block_q;
-      blocks.block_kv = s.block_kv;
-      set_lists(*options.block_mask, call.tensors);
-      FOVEA_TRY(call.problem, describe(call.tensors, blocks));
+      if (tensors.q.device.type == DeviceType::cpu) {
+        CallOptions blocks = options;
+        blocks.block_q = s.block_q;
+        blocks.block_kv = s.block_kv;
+        set_lists(*options.block_mask, call.tensors);
+        FOVEA_TRY(call.problem, describe(call.tensors, blocks));
+      } else {
+        drop_lists(call.tensors);
+        FOVEA_TRY(call.problem.sparse, mask_pattern(*options.block_mask, call.problem));
+        call.block_mask = options.block_mask;
+      }
     }
     const SparseAttentionState* state = options.sparse_state;
     if (state == nullptr || resolved.spec == nullptr || !config::is_sparse(resolved.spec->backend))
@@ -255,6 +309,7 @@ struct Attention::State {
     if (state->should_use_dense()) {
       call.scheduled_dense = state->dense_backend();
       call.problem.sparse.reset();
+      call.block_mask.reset();
       drop_lists(call.tensors);
     } else if (state->pattern()) {
       if (call.problem.sparse)
@@ -284,8 +339,10 @@ struct Attention::State {
     {
       std::lock_guard lock(site.mutex);
       if (auto found = site.plans.find(key);
-          found != site.plans.end() && found->second.epoch == epoch)
+          found != site.plans.end() && found->second.epoch == epoch) {
+        if (key.block_mask.mask != nullptr) found->second.last_use = ++site.uses;
         return found->second;
+      }
     }
     if (state != nullptr && state->pattern() && !call_context.scheduled_dense) {
       // A geometry that does not fit is the backend's to refuse, with the reason.
@@ -302,9 +359,14 @@ struct Attention::State {
     receipt.fallback = decision->fallback;
     receipt.scheduled_dense = call_context.scheduled_dense.has_value();
     PlannedCall call{std::move(plan), std::make_shared<const Receipt>(std::move(receipt)), epoch,
-                     problem.sparse.has_value() && !decision->problem.sparse};
+                     problem.sparse.has_value() && !decision->problem.sparse, 0};
+    PlannedCall dropped;
     std::lock_guard lock(site.mutex);
     if (site.plans.size() >= kMaxPlans) site.plans.clear();
+    if (key.block_mask.mask != nullptr) {
+      dropped = make_room_for_mask(site.plans);
+      call.last_use = ++site.uses;
+    }
     site.plans[std::move(key)] = call;
     return call;
   }
@@ -322,6 +384,7 @@ struct Attention::State {
     ExecutionContext call_context = context_for(*site, form, metadata);
     call_context.sparse_state = request.sparse_state;
     call_context.scheduled_dense = request.scheduled_dense;
+    call_context.block_mask = request.block_mask;
     FOVEA_TRY(PlannedCall call, planned(*site, form, std::move(call_context),
                                         request.sparse_state ? options.sparse_state : nullptr));
     if (call.without_lists) drop_lists(tensors);

@@ -132,6 +132,8 @@ AttentionTensors Inputs::tensors() const {
   t.kv_lengths = kv_lengths.view();
   t.cu_seqlens_q = cu_seqlens_q.view();
   t.cu_seqlens_kv = cu_seqlens_kv.view();
+  t.block_counts = block_counts.view();
+  t.block_indices = block_indices.view();
   return t;
 }
 
@@ -154,8 +156,8 @@ Inputs random_inputs(DType dtype, const Shape& s, uint64_t seed) {
 
 std::unique_ptr<Plan> plan(const Target& target, const Problem& problem) {
   const ExecutionPathResult report =
-      target.backend->resolve(target.name, problem, target.spec(), target.context);
-  auto made = target.backend->plan(target.name, problem, target.spec(), target.context);
+      target.backend->resolve(target.name, problem, target.spec.get(), target.context);
+  auto made = target.backend->plan(target.name, problem, target.spec.get(), target.context);
   if (report.support == SupportStatus::unsupported) {
     EXPECT_FALSE(report.reasons.empty());
     EXPECT_FALSE(made.has_value()) << "refused by resolve, accepted by plan";
@@ -191,7 +193,8 @@ Answer attend(const Target& target, const Inputs& inputs, CallOptions options) {
   tensors.lse = answer.lse.view();
   const auto hash = [&] {
     return inputs.q.hash() ^ inputs.k.hash() ^ inputs.v.hash() ^ inputs.mask.hash() ^
-           inputs.kv_lengths.hash() ^ inputs.cu_seqlens_q.hash() ^ inputs.cu_seqlens_kv.hash();
+           inputs.kv_lengths.hash() ^ inputs.cu_seqlens_q.hash() ^ inputs.cu_seqlens_kv.hash() ^
+           inputs.block_counts.hash() ^ inputs.block_indices.hash();
   };
   const uint64_t before = hash();
   const AttentionMetadata nothing;

@@ -55,6 +55,7 @@ struct Inputs {
   Tensor mask;
   Tensor kv_lengths;
   Tensor cu_seqlens_q, cu_seqlens_kv;
+  Tensor block_counts, block_indices;
 
   AttentionTensors tensors() const;
 };
@@ -108,6 +109,12 @@ inline constexpr DType kFloatTypes[] = {kF32, kF16, kBF16};
 class ContractTest : public testing::TestWithParam<Target> {};
 
 std::string label_of(const testing::TestParamInfo<Target>& target);
+
+// A suite for the backends that read block lists.
+#define FOVEA_CONTRACT_BLOCK_SUITE(Suite)                                                       \
+  class Suite : public fovea::contract::ContractTest {};                                        \
+  INSTANTIATE_TEST_SUITE_P(Backend, Suite, testing::ValuesIn(fovea::contract::block_targets()), \
+                           fovea::contract::label_of)
 
 #define FOVEA_CONTRACT_SUITE(Suite)                                                       \
   class Suite : public fovea::contract::ContractTest {};                                  \

@@ -3,10 +3,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <ostream>
+#include <span>
+#include <string>
 
 #include <gtest/gtest.h>
 
 #include "fovea/executor.hpp"
+#include "src/backends/block_sparse/backend.hpp"
+#include "src/backends/block_sparse_sm90/backend.hpp"
 #include "src/backends/cpu_flash/backend.hpp"
 #include "src/backends/cuda_sdpa/backend.hpp"
 #include "src/backends/cudnn/backend.hpp"
@@ -57,6 +61,23 @@ Target cpu_target(std::string label, BackendName name, std::shared_ptr<const Bac
   t.context.executor = t.executor.get();
   t.launcher = std::make_shared<CpuLauncher>();
   return t;
+}
+
+// A target for every instruction set of this machine whose kernels are in the binary.
+void add_cpu_targets(const std::string& label, BackendName name,
+                     const std::shared_ptr<const Backend>& backend, const char* plain,
+                     std::vector<Target>& out) {
+  const simd::Isa best = simd::probe_isa();
+  for (simd::Isa isa : simd::kIsas) {
+    if (!simd::includes(best, isa)) continue;
+    const std::string isa_name(simd::name(isa));
+    Target target = cpu_target(label + isa_name, name, backend);
+    target.context.facts.set("isa", isa_name);
+    // A build without these kernels says so; then there is nothing to test.
+    const auto report =
+        target.backend->resolve(target.name, *parse_problem(plain), nullptr, target.context);
+    if (report.built && report.path == "cpu." + isa_name) out.push_back(std::move(target));
+  }
 }
 
 // Runs on copies in device memory, twice: the first run may load the kernel.
@@ -120,13 +141,20 @@ constexpr CudaBackend kCudaBackends[] = {
     {"cuda_cudnn_copies", backend::CUDNN_ATTN, backends::make_cudnn_backend, kBF16, true, true},
 };
 
-void add_cuda_targets(std::vector<Target>& out) {
+constexpr CudaBackend kCudaBlockBackends[] = {
+    {"cuda_block_sparse_sm90", backend::BLOCK_SPARSE_ATTN, backends::make_block_sparse_sm90_backend,
+     kBF16, false},
+};
+
+// `plain`: what a backend of the rows must run, behind its type.
+void add_cuda_targets(std::span<const CudaBackend> rows, const std::string& plain,
+                      std::vector<Target>& out) {
   constexpr Device kDevice{DeviceType::cuda, 0};
   const auto facts = probe_cuda(kDevice.index);
   if (!facts) return;
   auto stream = cuda::OwnedStream::create(kDevice);
   if (!stream) return;
-  for (const CudaBackend& row : kCudaBackends) {
+  for (const CudaBackend& row : rows) {
     Target t = cpu_target(row.label, row.name, row.make());
     t.context.facts = *facts;
     t.context.device = kDevice;
@@ -135,12 +163,14 @@ void add_cuda_targets(std::vector<Target>& out) {
     t.host_tensors = false;
     t.dtype = row.dtype;
     if (row.allow_copy) {
-      t.entry.emplace();
-      t.entry->backend = row.name;
-      t.entry->allow_copy = true;
+      auto spec = std::make_shared<AttentionSpec>();
+      spec->backend = row.name;
+      spec->allow_copy = true;
+      t.spec = std::move(spec);
     }
-    const Problem plain = *parse_problem(std::string(name(row.dtype)) + " b1 h1 s64 d64");
-    if (t.backend->resolve(t.name, plain, nullptr, t.context).support != SupportStatus::unsupported)
+    const Problem problem = *parse_problem(std::string(name(row.dtype)) + plain);
+    if (t.backend->resolve(t.name, problem, nullptr, t.context).support !=
+        SupportStatus::unsupported)
       out.push_back(std::move(t));
   }
 }
@@ -150,19 +180,21 @@ void add_cuda_targets(std::vector<Target>& out) {
 std::vector<Target> targets() {
   std::vector<Target> out = {
       cpu_target("reference", backend::REFERENCE, backends::make_reference_backend())};
-  const simd::Isa best = simd::probe_isa();
-  for (simd::Isa isa : simd::kIsas) {
-    if (!simd::includes(best, isa)) continue;
-    const std::string isa_name(simd::name(isa));
-    Target target = cpu_target("cpu_flash_" + isa_name, backend::FLASH_ATTN,
-                               backends::make_cpu_flash_backend());
-    target.context.facts.set("isa", isa_name);
-    // A build without these kernels says so; then there is nothing to test.
-    const auto report = target.backend->resolve(target.name, *parse_problem("f32 b1 h1 s1 d1"),
-                                                nullptr, target.context);
-    if (report.built && report.path == "cpu." + isa_name) out.push_back(std::move(target));
-  }
-  add_cuda_targets(out);
+  add_cpu_targets("cpu_flash_", backend::FLASH_ATTN, backends::make_cpu_flash_backend(),
+                  "f32 b1 h1 s1 d1", out);
+  add_cuda_targets(kCudaBackends, " b1 h1 s64 d64", out);
+  return out;
+}
+
+std::vector<Target> block_targets() {
+  std::vector<Target> out;
+  add_cpu_targets("block_sparse_", backend::BLOCK_SPARSE_ATTN,
+                  backends::make_block_sparse_backend(), "f32 b1 h1 s1 d1 sparse=random", out);
+  add_cuda_targets(kCudaBlockBackends, " b1 h1 s64 d64 sparse=random", out);
+  auto spec = std::make_shared<AttentionSpec>();
+  spec->backend = backend::BLOCK_SPARSE_ATTN;
+  spec->block_sparse.emplace().selection = "mask";
+  for (Target& target : out) target.spec = spec;
   return out;
 }
 

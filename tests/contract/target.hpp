@@ -38,15 +38,15 @@ struct Target {
   bool host_tensors = true;
   // A type of q, k and v that it takes.
   DType dtype = kF32;
-  // The configuration's entry that it is reached through.
-  std::optional<AttentionSpec> entry = {};
-
-  const AttentionSpec* spec() const noexcept { return entry ? &*entry : nullptr; }
+  // What the backend is configured with; null: nothing.
+  std::shared_ptr<const AttentionSpec> spec = {};
 };
 
 // Those that this machine can run: on the CPU every instruction set, on a GPU every backend that
 // has a kernel for it in this binary. Labels of the latter start with "cuda_".
 std::vector<Target> targets();
+// The same for the backends that read block lists, under BLOCK_SPARSE_ATTN.
+std::vector<Target> block_targets();
 
 // For names and messages of GoogleTest.
 std::ostream& operator<<(std::ostream& out, const Target& target);

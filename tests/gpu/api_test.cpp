@@ -9,59 +9,27 @@
 #include "fovea/c_api.h"
 #include "fovea/fovea.hpp"
 #include "src/backends/reference/agreement.hpp"
-#include "src/core/random_inputs.hpp"
 #include "src/cuda_device/device.hpp"
-#include "src/cuda_device/device_tensors.hpp"
-#include "src/cuda_device/stream.hpp"
+#include "tests/gpu/device_case.hpp"
 
 namespace fovea {
 namespace {
 
-using cuda::DeviceTensors;
-using cuda::OwnedStream;
-
 constexpr int kReplays = 1000;
 
-template <class T>
-T must(Result<T> result) {
-  if (!result) throw std::runtime_error(result.error().message);
-  return std::move(result).value();
-}
-void must(const Status& status) {
-  ASSERT_TRUE(status.has_value()) << (status ? "" : status.error().message);
-}
+using gpu_test::kDevice;
+using gpu_test::must;
 void must(cudaError_t error) { ASSERT_EQ(error, cudaSuccess) << cudaGetErrorString(error); }
 
-CallOptions options_of(const Problem& p, Stream stream) {
-  CallOptions options;
-  options.input_layout = p.layout;
-  options.is_causal = p.causal;
-  options.return_lse = p.lse;
-  options.stream = stream;
-  return options;
-}
+struct Case : gpu_test::DeviceCase {
+  Case(const char* text, Device where) : DeviceCase(*parse_problem(text), where) {}
 
-// A problem with its tensors in host memory and on a device.
-struct Case {
-  Case(const char* text, Device where)
-      : problem(*parse_problem(text)),
-        inputs(must(make_random_inputs(problem))),
-        stream(must(OwnedStream::create(where))),
-        device(must(DeviceTensors::upload(inputs.tensors(), where, stream.get()))) {}
-
-  CallOptions options() const { return options_of(problem, stream.get()); }
   void expect_agrees() const {
-    must(device.download(inputs.tensors()));
-    EXPECT_EQ(must(device.damage(inputs.tensors())), "");
+    download();
     const auto agreement = must(backends::reference::agree_with_oracle(
         problem, inputs.tensors(), serial_executor(), DataKind::random, 1e9));
     EXPECT_TRUE(agreement.pass) << agreement.out.rel_l2;
   }
-
-  Problem problem;
-  RandomInputs inputs;
-  OwnedStream stream;
-  DeviceTensors device;
 };
 
 constexpr const char* kProblem = "bf16 b2 h4 s300 d128 kvlen=300,77 lse=1";
@@ -95,8 +63,6 @@ class GpuApi : public testing::Test {
     return config;
   }
 };
-
-constexpr Device kDevice{DeviceType::cuda, 0};
 
 TEST_F(GpuApi, RunsOnTheStreamAndSaysWhere) {
   for (const BackendName name : backends_here()) {

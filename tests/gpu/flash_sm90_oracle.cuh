@@ -121,10 +121,11 @@ __global__ void attention(Job j) {
   if (threadIdx.x == 0) j.lse[at] = sum == 0 ? -INFINITY : mx + log(sum);
 }
 
-/// N(0,1) * amplitude into a strided [batch, rows, heads, columns] view.
+/// N(0,1) * amplitude, growing linearly to (1 + growth) times that in the last row, into a strided
+/// [batch, rows, heads, columns] view.
 __global__ void fill_normal(void* p, int bf16, long long s_batch, long long s_row, long long s_head,
                             int batch, int rows, int heads, int columns, float amplitude,
-                            std::uint64_t seed) {
+                            float growth, std::uint64_t seed) {
   const long long total = 1ll * batch * rows * heads * columns;
   for (long long i = blockIdx.x * 1ll * blockDim.x + threadIdx.x; i < total;
        i += 1ll * gridDim.x * blockDim.x) {
@@ -135,9 +136,10 @@ __global__ void fill_normal(void* p, int bf16, long long s_batch, long long s_ro
     x *= 0x94D049BB133111EBull;
     x ^= x >> 31;
     const float u = ((x >> 40) + 1) * (1.f / 16777217.f), w = (x & 0xffffff) * (1.f / 16777216.f);
-    const float g = amplitude * sqrtf(-2.f * logf(u)) * cospif(2.f * w);
+    float g = amplitude * sqrtf(-2.f * logf(u)) * cospif(2.f * w);
     const long long c = i % columns, h = i / columns % heads, r = i / columns / heads % rows,
                     b = i / columns / heads / rows;
+    g *= 1.f + growth * static_cast<float>(r) / static_cast<float>(rows);
     const long long at = b * s_batch + r * s_row + h * s_head + c;
     if (bf16)
       static_cast<__nv_bfloat16*>(p)[at] = __float2bfloat16(g);

@@ -2,6 +2,7 @@
 // packed documents, repeatability, graph replay. Standalone: flash_sm90_test [seed] [first case]
 // [one]
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -31,6 +32,7 @@ struct Case {
   int left = -1, right = -1;
   bool out_float = false;
   float amplitude = 1;
+  float growth = 0;    // later keys are this many times larger than the first
   bool spoil = false;  // NaN and infinities in visible values
   int team = 0;        // 0: all multiprocessors
 };
@@ -138,19 +140,19 @@ Report run(const Case& c, cudaStream_t stream) {
                     out_size);
   const int bf16 = c.precision == Precision::bf16;
   const auto fill = [&](const Tensor& t, int rows, int heads, int columns, float amplitude,
-                        int salt) {
+                        float growth, int salt) {
     for (int b = 0; b < batch; b++) {
       int n = rows;
       if (salt && !c.lengths.empty()) n = c.lengths[b];  // keys behind the length stay NaN
       if (n)
         oracle::fill_normal<<<256, 256>>>(static_cast<std::uint16_t*>(t.data) + b * t.batch, bf16,
                                           t.batch, t.row, t.head, 1, n, heads, columns, amplitude,
-                                          seed * 7919 + salt * 104729 + b * 31);
+                                          growth, seed * 7919 + salt * 104729 + b * 31);
     }
   };
-  fill(a.q, seq_q, c.heads, c.head_dim, c.amplitude, 0);
-  fill(a.k, seq_kv, c.heads_kv, c.head_dim, 1, 1);
-  fill(a.v, seq_kv, c.heads_kv, dim_v, 1, 2);
+  fill(a.q, seq_q, c.heads, c.head_dim, c.amplitude, 0, 0);
+  fill(a.k, seq_kv, c.heads_kv, c.head_dim, 1, c.growth, 1);
+  fill(a.v, seq_kv, c.heads_kv, dim_v, 1, 0, 2);
   CHECK(cudaDeviceSynchronize());
   if (c.layout == Layout::expanded) {  // every head and batch item reads the first one's keys
     a.k.head = a.v.head = 0;
@@ -436,6 +438,13 @@ std::vector<Case> make_cases() {
                                {1, 5, 5, 1000, 1000},   {2, 4, 2, 257, 511},  {1, 2, 2, 300, 6000},
                                {2, 12, 12, 2049, 2047}, {1, 7, 7, 2500, 3100}};
       for (const auto& s : shapes) add(base("plain", s[0], s[1], s[2], s[3], s[4]));
+      // Every row's maximum grows by far more than one block's probabilities may.
+      for (const auto& s :
+           {std::array{2, 4, 2, 257, 1500}, {1, 2, 2, 300, 6000}, {1, 7, 7, 1300, 4800}}) {
+        Case c = base("growing", s[0], s[1], s[2], s[3], s[4]);
+        c.growth = 40;
+        add(c);
+      }
       Case c = base("float out", 2, 3, 3, 333, 777);
       c.out_float = true;
       add(c);
@@ -444,6 +453,10 @@ std::vector<Case> make_cases() {
       add(c);
       c = base("lengths split", 2, 8, 8, 1500, 1500);
       c.lengths = {1500, 1111};
+      add(c);
+      c = base("lengths growing", 2, 8, 8, 1500, 1500);
+      c.lengths = {1500, 1111};
+      c.growth = 40;
       add(c);
       c = base("key bits random", 2, 4, 4, 300, 600);
       c.key_mask = 1;
@@ -454,6 +467,10 @@ std::vector<Case> make_cases() {
       add(c);
       c = base("key bits blocks per head", 2, 4, 2, 1000, 1400);
       c.key_mask = 13;
+      add(c);
+      c = base("key bits growing", 2, 4, 2, 700, 2400);
+      c.key_mask = 13;
+      c.growth = 40;
       add(c);
       c = base("key bits nothing visible", 1, 2, 2, 200, 200);
       c.key_mask = 4;
@@ -466,6 +483,11 @@ std::vector<Case> make_cases() {
         c = base("list per head", 2, 6, 6, 2500, 2500);
         c.list = 2;
         c.density = 30;
+        add(c);
+        c = base("list growing", 2, 4, 2, 1000, 2400);
+        c.list = 2;
+        c.density = 50;
+        c.growth = 40;
         add(c);
         c = base("list + lengths", 3, 4, 4, 700, 1500);
         c.list = 2;
@@ -606,7 +628,7 @@ bool graph_replay(cudaStream_t stream) {
   for (int i = 0; i < 50; i++) {
     for (Buffer* b : {&q, &k, &v})
       oracle::fill_normal<<<256, 256, 0, stream>>>(b->data, 1, 0, 9 * 128, 128, 1, 2100, 9, 128,
-                                                   1.f, seed + i);
+                                                   1.f, 0.f, seed + i);
     CHECK(cudaMemsetAsync(out.data, 0xff, bytes, stream));
     CHECK(cudaMemsetAsync(eager.data, 0xff, bytes, stream));
     CHECK(cudaGraphLaunch(exec, stream));

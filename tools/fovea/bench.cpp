@@ -265,6 +265,16 @@ class BenchVerb : public Verb {
     }
     if (no_baselines_) return row;
     if (sparse) {
+      if (device != kCpu && sparse->given == nullptr && !sparse->state) {
+        // The blocks that the call chose, given: what is left is the cost of choosing.
+        LayerRun given = run;
+        given.config = {};
+        given.config.default_spec.emplace().backend = backend::BLOCK_SPARSE_ATTN;
+        given.config.default_spec->block_sparse.emplace().selection = "mask";
+        given.options.block_mask = sparse->mask;
+        FOVEA_TRY(const RunReport without_choice, run_layer(given));
+        add_baseline(row, "blocks_given", without_choice.timing);
+      }
       // The same call without a pattern.
       run.config = {};
       run.config.default_spec.emplace().backend = backend::FLASH_ATTN;

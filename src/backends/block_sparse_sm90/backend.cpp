@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/backends/block_lists.hpp"
+#include "src/backends/block_topk_sm90/selection.hpp"
 #include "src/backends/flash_sm90/plan.hpp"
 
 namespace fovea::backends {
@@ -22,15 +23,6 @@ constexpr Instance kInstances[] = {row("d64", 8, 64), row("d96", 8, 96), row("d1
 
 // What the kernels cannot read of lists that the name may have.
 std::optional<Reason> refusal(const ListRequest& lists) {
-  constexpr int32_t kBlock = flash_sm90::kListBlock;
-  if (lists.source == ListSource::selected)
-    return Reason{ReasonCode::sparse, "selection", "block_topk", "mask",
-                  "choose the blocks before the call and pass a BlockMask or block lists"};
-  if (lists.shape.block_q != kBlock || lists.shape.block_kv != kBlock)
-    return Reason{
-        ReasonCode::option_value, "block_size",
-        std::to_string(lists.shape.block_q) + " x " + std::to_string(lists.shape.block_kv),
-        "128 x 128", "build the mask with blocks of 128"};
   const bool partial =
       lists.shape.partial || (lists.mask != nullptr && !lists.mask->partial().empty());
   if (partial)
@@ -85,9 +77,7 @@ class BlockSparseSm90Backend final : public Backend {
     if (std::optional<Reason> reason = refusal(*lists.request)) refuse(std::move(*reason));
     answer.lists = std::move(lists.request);
     if (answer.choice.instance == nullptr) return answer;
-    flash_sm90::Problem kernel = flash_sm90_problem(problem);
-    kernel.list = true;
-    answer.kernel = flash_sm90::choose(kernel);
+    answer.kernel = flash_sm90::choose(flash_sm90_problem(problem, &answer.lists->shape));
     if (answer.kernel.refusal != flash_sm90::Refusal::none)
       refuse({ReasonCode::seq_limit,
               "seq_q x heads",
@@ -95,6 +85,11 @@ class BlockSparseSm90Backend final : public Backend {
               "at most 2^30 work items",
               {}});
     answer.report.workspace_bytes = answer.kernel.workspace_bytes;
+    if (answer.lists->topk) {
+      if (std::optional<Reason> reason = selection_refusal(problem)) refuse(std::move(*reason));
+      answer.report.workspace_bytes +=
+          block_topk_sm90::workspace_layout(make_selection(problem, *answer.lists->topk)).total;
+    }
     return answer;
   }
 };

@@ -1,5 +1,5 @@
-// builtin:block_sparse_sm90, behind RADIAL_ATTN, LOCAL_SPARSE_ATTN and BLOCK_SPARSE_ATTN on Hopper:
-// the exact kernels of flash_sm90 over lists of 128 x 128 blocks.
+// builtin:block_sparse_sm90, behind RADIAL_ATTN, LOCAL_SPARSE_ATTN, BLOCK_SPARSE_ATTN and
+// SPARGE_ATTN on Hopper: the exact kernels of flash_sm90 over lists of blocks.
 #pragma once
 
 #include <memory>

@@ -22,6 +22,12 @@ Mask mask_of(const Problem& problem) {
   return Mask::none;
 }
 
+Source source_of(const Problem& problem) {
+  if (!problem.list) return Source::dense;
+  if (problem.list_block_q == 64) return Source::small;
+  return problem.list_block_kv == 64 ? Source::pairs : Source::list;
+}
+
 /// Wide key blocks spend fewer instructions per key. They pay on long key axes that they divide
 /// with little waste.
 bool prefers_wide(std::int64_t seq_kv) {
@@ -42,7 +48,8 @@ Choice choose(const Problem& problem) {
   if (bad_dim(problem.dim_v)) return refuse(Refusal::dim_v);
   if (problem.heads_kv < 1 || problem.heads_q % problem.heads_kv != 0)
     return refuse(Refusal::heads);
-  const std::int64_t q_tiles = ceil_div(std::max<std::int64_t>(problem.seq_q, 1), 128);
+  const std::int64_t q_tiles =
+      ceil_div(std::max<std::int64_t>(problem.seq_q, 1), problem.list ? problem.list_block_q : 128);
   if (problem.seq_q > kMaxRows || problem.seq_kv > kMaxRows ||
       problem.batch * problem.heads_q * q_tiles >= kMaxRows ||
       problem.batch * problem.heads_q * q_tiles * q_tiles >= (std::int64_t{1} << 32))
@@ -53,7 +60,7 @@ Choice choose(const Problem& problem) {
 
   const int head_dim = bucket(std::max(problem.head_dim, problem.dim_v));
   const Mask mask = mask_of(problem);
-  const Source source = problem.list ? Source::list : Source::dense;
+  const Source source = source_of(problem);
   const bool wide = head_dim == 128 && mask == Mask::none && prefers_wide(problem.seq_kv);
   const auto* key = std::find_if(kInstances.begin(), kInstances.end(), [&](const Key& k) {
     return k.precision == problem.precision && k.head_dim == head_dim && k.mask == mask &&

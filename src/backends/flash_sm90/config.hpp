@@ -21,7 +21,8 @@ struct Problem {
   std::int64_t key_mask_batches = 1, key_mask_heads = 1;  // 1 where broadcast
   bool band = false;                                      // causal or window
   std::int64_t window_left = -1, window_right = -1;       // -1 = unbounded
-  bool list = false;                                      // block list, block size 128
+  bool list = false;                                      // block lists
+  int list_block_q = 128, list_block_kv = 128;            // tokens of a block: 64 or 128
   bool out_float = false;
   int multiprocessors = 0;  // use at most so many; 0: all
 };

@@ -12,8 +12,10 @@ enum class Precision : std::uint8_t { bf16, f16 };
 /// packed document. `key_bits`: one bit per key and batch item (or head). `band`: causal or window,
 /// any lengths, optionally key bits too.
 enum class Mask : std::uint8_t { none, lengths, key_bits, band };
-/// Which key blocks a query tile visits: all of them, or those of a caller's list.
-enum class Source : std::uint8_t { dense, list };
+/// Which key blocks a query tile visits: all of them, or those of a caller's list. `list`: blocks
+/// of 128 x 128. `pairs`: 128 queries x 64 keys, two blocks to a tile. `small`: 64 queries, tiles
+/// of 64 keys, of which a block is one or two.
+enum class Source : std::uint8_t { dense, list, pairs, small };
 
 struct Key {
   Precision precision;
@@ -48,6 +50,7 @@ struct Schedule {
   int early_exponentials;  // eighths computed before the wait for the previous P.V
   int producer_registers;
   int consumer_registers;
+  int residents;  // thread blocks on a multiprocessor
 };
 
 constexpr Schedule schedule(const Key& key) {
@@ -60,9 +63,15 @@ constexpr Schedule schedule(const Key& key) {
              .rescale_on_growth = false,
              .early_exponentials = 5,
              .producer_registers = 40,
-             .consumer_registers = 232};
-  if (key.block_kv > 128) s.q_stages = 1;                  // shared memory is full
-  if (key.head_dim == 64 && key.source == Source::list) {  // list rows are 128 queries
+             .consumer_registers = 232,
+             .residents = 1};
+  if (key.block_kv > 128) s.q_stages = 1;  // shared memory is full
+  if (key.source == Source::small) {       // two thread blocks fill each other's gaps
+    s.warpgroups = 1;
+    s.residents = 2;
+    s.rescale_on_growth = true;
+    s.consumer_registers = 208;
+  } else if (key.head_dim == 64 && key.source != Source::dense) {  // list rows are 128 queries
     s.turns = s.rescale_on_growth = true;
     s.early_exponentials = 6;
   } else if (key.head_dim == 64) {  // three warpgroups fill each other's gaps
@@ -83,8 +92,9 @@ constexpr Schedule schedule(const Key& key) {
 constexpr int block_q(const Key& key) { return 64 * schedule(key).warpgroups; }
 
 inline constexpr std::array kHeadDims = {64, 96, 128, 256};
-/// Keys and queries per block of a list.
+/// Keys of a tile of Source::list and Source::pairs, and of Source::small.
 inline constexpr int kListBlock = 128;
+inline constexpr int kSmallBlock = 64;
 /// Keys per block of the instance for long key axes at head dimension 128.
 inline constexpr int kWideBlock = 160;
 
@@ -103,7 +113,7 @@ constexpr int block_kv(int head_dim, Mask mask) {
 }
 constexpr auto make_instances() {
   constexpr std::array masks = {Mask::none, Mask::lengths, Mask::key_bits, Mask::band};
-  std::array<Key, 2 * (4 * 4 + 1 + 3)> keys{};
+  std::array<Key, 2 * (4 * 4 + 1 + 3 * 3)> keys{};
   std::size_t n = 0;
   for (Precision precision : {Precision::bf16, Precision::f16}) {
     for (int head_dim : kHeadDims)
@@ -111,7 +121,9 @@ constexpr auto make_instances() {
         keys[n++] = {precision, head_dim, block_kv(head_dim, mask), mask, Source::dense};
     keys[n++] = {precision, 128, kWideBlock, Mask::none, Source::dense};
     for (int head_dim : {64, 96, 128})
-      keys[n++] = {precision, head_dim, kListBlock, Mask::lengths, Source::list};
+      for (Source source : {Source::list, Source::pairs, Source::small})
+        keys[n++] = {precision, head_dim, source == Source::small ? kSmallBlock : kListBlock,
+                     Mask::lengths, source};
   }
   return keys;
 }

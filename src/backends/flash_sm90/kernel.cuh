@@ -11,7 +11,8 @@ template <std::uint32_t kCode>
 inline constexpr Key kDecoded = decode(kCode);
 
 template <std::uint32_t kCode>
-__global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads, 1)
+__global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads,
+                                  Traits<kDecoded<kCode>>::kSchedule.residents)
     flash_sm90_kernel(const __grid_constant__ CUtensorMap q_map,
                       const __grid_constant__ CUtensorMap k_map,
                       const __grid_constant__ CUtensorMap v_map,

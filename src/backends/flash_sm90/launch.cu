@@ -75,6 +75,7 @@ void set_masks(Params& p, const Problem& problem, const Arguments& a) {
   p.list_index_batch = a.list_index_batch;
   p.list_index_head = a.list_index_head;
   p.list_index_tile = a.list_index_tile;
+  p.list_halves = problem.list_block_q == 64 && problem.list_block_kv == 128 ? 1 : 0;
 }
 
 struct Maps {
@@ -123,6 +124,9 @@ cudaError_t device_multiprocessors(const KernelInfo& info, int device, DeviceCac
   if (error == cudaSuccess)
     error = cudaFuncSetAttribute(info.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(info.shared_bytes));
+  if (error == cudaSuccess)  // room for as many thread blocks as the schedule counts on
+    error = cudaFuncSetAttribute(info.function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                 cudaSharedmemCarveoutMaxShared);
   if (error == cudaSuccess && index < cache.multiprocessors.size())
     cache.multiprocessors[index].store(count, std::memory_order_release);
   return error;
@@ -182,7 +186,7 @@ LaunchStatus launch(const Problem& problem, const Choice& choice, const Argument
   const WorkspaceLayout layout = workspace_layout(problem, key);
   auto* base = static_cast<std::uint8_t*>(arguments.workspace);
   Params p;
-  const int team = multiprocessors / s.cluster;
+  const int team = multiprocessors * s.residents / s.cluster;
   set_sizes(p, problem, key, s, team);
   set_panels(p, problem);
   set_masks(p, problem, arguments);

@@ -23,6 +23,8 @@ FOVEA_DEVICE Visible visible_range(const Params& p, const Task& t, int first_key
     const int diagonal = t.m * Traits<kKey>::kBlockQ + row + t.kv_length - t.q_length;
     return {diagonal - p.window_left - first_key,
             min(t.kv_length, diagonal + p.window_right + 1) - first_key};
+  } else if constexpr (Traits<kKey>::kPairs) {
+    return {0, t.low_block};
   } else {
     return {0, t.kv_length - first_key};
   }
@@ -69,7 +71,9 @@ FOVEA_DEVICE void clear_hidden_values(uint32_t v, const Params& p, const Task& t
   using T = Traits<kKey>;
   constexpr int kChunks = T::kHeadDim / 8;
   const int thread = threadIdx.x % 128, block = block_of<kKey>(p, t, i);
-  const int from = T::kKeyBits ? 0 : max(0, t.kv_length - block * T::kBlockKv);
+  const int from = T::kKeyBits ? 0
+                   : T::kPairs ? t.low_block
+                               : max(0, t.kv_length - block * T::kBlockKv);
   for (int n = from * kChunks + thread; n < T::kBlockKv * kChunks; n += 128) {
     const int row = n / kChunks, chunk = n % kChunks;
     if constexpr (T::kKeyBits) {

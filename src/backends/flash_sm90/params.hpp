@@ -59,14 +59,16 @@ struct Params {
   int key_batch = 0, key_head = 0;  // key row = batch * key_batch + head * key_head
   int group_heads = 0;              // heads that share one key row and length
 
-  const int* list_counts = nullptr;   // Source::list: per (batch, head, query tile)
+  const int* list_counts = nullptr;   // lists: per (batch, head, query tile)
   const int* list_indices = nullptr;  // key block numbers
   std::int64_t list_count_batch = 0, list_count_head = 0;
   std::int64_t list_index_batch = 0, list_index_head = 0, list_index_tile = 0;
-  int* next_item = nullptr;  // Source::list: items drawn so far beyond each member's first
+  int* next_item = nullptr;  // lists: items drawn so far beyond each member's first
 
   float* partial = nullptr;        // [block, warpgroup, partial_floats]
   std::uint64_t* ready = nullptr;  // [block, warpgroup]
+
+  int list_halves = 0;  // Source::small: 1 where a block is two tiles
 };
 
 }  // namespace fovea::flash_sm90

@@ -1,10 +1,13 @@
 #include "src/backends/flash_sm90/plan.hpp"
 
+#include <cstddef>
 #include <string>
 #include <utility>
 
+#include "src/backends/block_topk_sm90/selection.hpp"
 #include "src/backends/flash_sm90/launch.hpp"
 #include "src/backends/run_tensors.hpp"
+#include "src/cuda_device/device_guard.hpp"
 #include "src/cuda_device/graph_retention.hpp"
 #include "src/cuda_device/memory.hpp"
 
@@ -19,7 +22,7 @@ std::optional<Reason> needs_hopper(const DeviceFacts& facts) {
                 "90", "choose FLASH_ATTN, which takes the best kernel of the device"};
 }
 
-flash_sm90::Problem flash_sm90_problem(const Problem& p) {
+flash_sm90::Problem flash_sm90_problem(const Problem& p, const ListShape* lists) {
   flash_sm90::Problem k;
   k.precision = p.dtype == kF16 ? flash_sm90::Precision::f16 : flash_sm90::Precision::bf16;
   k.packed = p.layout == Layout::packed;
@@ -37,7 +40,11 @@ flash_sm90::Problem flash_sm90_problem(const Problem& p) {
   k.window_left = p.window.left;
   k.window_right = p.causal ? 0 : p.window.right;
   k.band = k.window_left >= 0 || k.window_right >= 0;
-  k.list = p.sparse.has_value();
+  if (lists != nullptr) {
+    k.list = true;
+    k.list_block_q = lists->block_q;
+    k.list_block_kv = lists->block_kv;
+  }
   k.out_float = p.out_dtype == kF32;
   return k;
 }
@@ -70,19 +77,26 @@ class FlashSm90Plan final : public Plan {
                 const ListRequest* lists)
       : problem_(std::move(problem)),
         device_(device),
-        kernel_problem_(flash_sm90_problem(problem_)),
+        kernel_problem_(flash_sm90_problem(problem_, lists != nullptr ? &lists->shape : nullptr)),
         choice_(choice),
         receipt_(std::move(receipt)) {
     if (lists == nullptr) return;
+    if (lists->topk) selection_ = make_selection(problem_, *lists->topk);
     list_shape_ = lists->shape;
     mask_ = lists->mask;
+    if (mask_ != nullptr) problem_.sparse.reset();  // a call brings no lists
   }
 
-  // Loads the kernel and the lists that are known on the plan's device.
+  // Loads the kernels and the lists that are known on the plan's device.
   Status prepare() {
     cuda::drop_released_states();
     const flash_sm90::LaunchStatus status = flash_sm90::prepare(choice_, device_.index, devices_);
     if (status.stage != 0) return launch_error(status, receipt_.path);
+    if (selection_) {
+      const cuda::DeviceGuard guard(device_.index);
+      const int error = guard.error() != 0 ? guard.error() : block_topk_sm90::prepare();
+      if (error != 0) return launch_error({4, error}, receipt_.path);
+    }
     if (mask_ == nullptr) return {};
     const std::span<const int32_t> counts = mask_->counts(), indices = mask_->indices();
     FOVEA_TRY(lists_, cuda::allocate_lasting(counts.size_bytes() + indices.size_bytes(), device_));
@@ -121,7 +135,7 @@ class FlashSm90Plan final : public Plan {
       if (problem_.mask.per_head) a.key_mask_head = t.mask.stride[rank - 3];
     }
     if (list_shape_) {
-      FOVEA_CHECK(set_lists(t, stream, a));
+      FOVEA_CHECK(set_lists(t, workspace, stream, a));
     }
     a.workspace = workspace.data;
     const flash_sm90::LaunchStatus status =
@@ -132,9 +146,27 @@ class FlashSm90Plan final : public Plan {
   }
 
  private:
-  // The call's own lists, or the plan's, which a graph that captures the call keeps alive.
-  Status set_lists(const AttentionTensors& t, Stream stream, flash_sm90::Arguments& a) const {
-    if (lists_ != nullptr) {
+  // The call's own lists, those chosen from its tensors, or the plan's, which a graph that captures
+  // the call keeps alive.
+  Status set_lists(const AttentionTensors& t, Workspace workspace, Stream stream,
+                   flash_sm90::Arguments& a) const {
+    if (selection_) {
+      auto* memory = static_cast<std::byte*>(workspace.data) + choice_.workspace_bytes;
+      block_topk_sm90::Call call = *selection_;
+      call.q.data = t.q.data;
+      call.k.data = t.k.data;
+      call.kv_lengths = a.kv_lengths;
+      call.kv_lengths_wide = a.kv_lengths_int64;
+      const cuda::DeviceGuard guard(device_.index);
+      const int error =
+          guard.error() != 0
+              ? guard.error()
+              : block_topk_sm90::select(call, memory, static_cast<CUstream_st*>(stream.handle));
+      if (error != 0) return launch_error({4, error}, receipt_.path);
+      const block_topk_sm90::WorkspaceLayout layout = block_topk_sm90::workspace_layout(call);
+      a.list_counts = reinterpret_cast<const int*>(memory + layout.counts);
+      a.list_indices = reinterpret_cast<const int*>(memory + layout.indices);
+    } else if (lists_ != nullptr) {
       FOVEA_CHECK(cuda::keep_while_captured(lists_, stream));
       a.list_counts = static_cast<const int*>(lists_.get());
       a.list_indices = a.list_counts + mask_->counts().size();
@@ -161,6 +193,7 @@ class FlashSm90Plan final : public Plan {
   std::optional<ListShape> list_shape_;
   std::shared_ptr<const BlockMask> mask_;
   std::shared_ptr<void> lists_;  // counts, then indices, on the device
+  std::optional<block_topk_sm90::Call> selection_;
 };
 
 }  // namespace

@@ -28,8 +28,8 @@ constexpr Instance flash_sm90_row(std::string_view name, int64_t min, int64_t ma
   return in;
 }
 
-// A problem as the kernels' launcher sees it.
-flash_sm90::Problem flash_sm90_problem(const Problem& problem);
+// A problem as the kernels' launcher sees it. `lists`: null for a dense call.
+flash_sm90::Problem flash_sm90_problem(const Problem& problem, const ListShape* lists = nullptr);
 
 // `lists`: where the problem's block lists come from, planned or given; null for a dense call.
 // Lists that are known go to the device once. Errors: not_built, out_of_memory, device_error.

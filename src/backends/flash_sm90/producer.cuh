@@ -75,6 +75,23 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorM
     if (i == end) return;
 #pragma unroll 1
     for (; i < end; i++, ring.next()) {
+      if constexpr (T::kPairs) {
+        const int rows[2] = {pair_block(p, t, i, 0) * T::kLoadRows,
+                             pair_block(p, t, i, 1) * T::kLoadRows};
+        cuda::mbarrier_wait(empty + 8 * ring.stage, ring.phase ^ 1);
+        const uint32_t barrier = full + 8 * ring.stage;
+        const uint32_t target = buffers + ring.stage * T::kKvBytes;
+        cuda::mbarrier_expect(barrier, T::kKvBytes);
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+#pragma unroll
+          for (int panel = 0; panel < T::kPanels; panel++)
+            cuda::tensor_load(
+                target + panel * T::kKvPanelBytes + n * T::kLoadRows * T::Tile::kRowBytes, map,
+                barrier, panel * column_step, rows[n], panel * panel_step, head, batch,
+                cuda::kEvictLast);
+        continue;
+      }
       const int row = t.kv_start + block_of<kKey>(p, t, i) * T::kBlockKv;
       cuda::mbarrier_wait(empty + 8 * ring.stage, ring.phase ^ 1);
       const uint32_t barrier = full + 8 * ring.stage;

@@ -19,10 +19,11 @@ struct alignas(16) Task {
   int m, head, batch;
   int q_start, q_length, kv_start, kv_length;
   int partials;     // visited blocks 0 .. partials - 1 hide keys from some row, the others do not
-  int first_block;  // number of visited block 0 where blocks form a range
-  int high_partials, low_block;  // band: see block_of
-  int key_row;                   // key bits
-  int unit, units, pieces;       // see Walk
+  int first_block;  // number of visited block 0 where blocks form a range; pairs: blocks listed
+  int high_partials,
+      low_block;            // band: see block_of; pairs: low_block keys of visited tile 0 exist
+  int key_row;              // key bits
+  int unit, units, pieces;  // see Walk
 };
 
 template <Key kKey>
@@ -41,6 +42,7 @@ struct Traits {
       kSchedule.rescale_on_growth ? cuda::Rescale::on_growth : cuda::Rescale::always;
 
   static constexpr bool kDense = kKey.source == Source::dense;
+  static constexpr bool kPairs = kKey.source == Source::pairs;
   static constexpr bool kBand = kKey.mask == Mask::band;
   static constexpr bool kKeyBits = kKey.mask == Mask::key_bits;
   /// Lengths differ between work items, so items are found by walking over groups.
@@ -60,8 +62,10 @@ struct Traits {
   /// Multicast shares of a K or V tile: whole panels where they divide evenly, else rows of every
   /// panel.
   static constexpr bool kSharePanels = kPanels % kCluster == 0;
-  static constexpr int kLoadPanels = kSharePanels ? kPanels / kCluster : kPanels;
-  static constexpr int kLoadRows = kSharePanels ? kBlockKv : kBlockKv / kCluster;
+  static constexpr int kLoadPanels = kPairs ? 1 : kSharePanels ? kPanels / kCluster : kPanels;
+  static constexpr int kLoadRows = kPairs         ? kBlockKv / 2
+                                   : kSharePanels ? kBlockKv
+                                                  : kBlockKv / kCluster;
   static_assert(kBlockKv % 16 == 0 && kLoadRows % 8 == 0 && kBlockKv < 32 * kKeyWords);
 
   // Shared memory: Q (one 64-row tile per warpgroup and buffer), K ring, V ring, O staging (16 rows
@@ -88,7 +92,8 @@ struct Traits {
   static constexpr uint32_t kBarrierBytes = kTaskEmpty + 8 * kTaskSlots;
   static constexpr uint32_t kTaskOffset = (kBarrierOffset + kBarrierBytes + 15) / 16 * 16;
   static constexpr uint32_t kSharedBytes = kTaskOffset + kTaskSlots * sizeof(Task);
-  static_assert(kSharedBytes <= 232448);
+  static constexpr uint32_t kReserved = 1024;  // of every thread block, by the system
+  static_assert((kSharedBytes + kReserved) * kSchedule.residents <= 228 * 1024);
 
   /// Floats of one warpgroup's partial result: O, maximum[2], sum[2] of every thread.
   static constexpr int kPartialFloats = (kOutputs + 4) * 128;

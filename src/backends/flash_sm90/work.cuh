@@ -45,15 +45,34 @@ FOVEA_DEVICE Span q_span(const Params& p, int batch) {
   return p.cu_seqlens_q ? document(p.cu_seqlens_q, batch, p.seq_q) : Span{0, p.seq_q};
 }
 
+/// Where the list of a query tile begins.
+FOVEA_DEVICE const int* list_of(const Params& p, const Task& t) {
+  return p.list_indices + t.batch * p.list_index_batch + t.head * p.list_index_head +
+         t.m * p.list_index_tile;
+}
+
+/// Source::pairs: block `half` of the pair at visited position i. The first pair visited ends with
+/// the last block of the list; where the list is odd it holds that block twice, the second time
+/// hidden.
+FOVEA_DEVICE int pair_block(const Params& p, const Task& t, int i, int half) {
+  if (t.kv_length == 0) return 0;
+  return __ldg(list_of(p, t) + min(2 * (t.count - 1 - i) + half, t.first_block - 1));
+}
+
 /// Number of visited block i. A range is visited from its end; a band first visits the partial
 /// blocks at its upper and lower ends.
 template <Key kKey>
 FOVEA_DEVICE int block_of(const Params& p, const Task& t, int i) {
   using T = Traits<kKey>;
-  if constexpr (!T::kDense) {
+  if constexpr (kKey.source == Source::small) {
     if (t.kv_length == 0) return 0;
-    return __ldg(p.list_indices + t.batch * p.list_index_batch + t.head * p.list_index_head +
-                 t.m * p.list_index_tile + (t.count - 1 - i));
+    const int n = t.count - 1 - i;
+    return __ldg(list_of(p, t) + (n >> p.list_halves)) << p.list_halves | (n & p.list_halves);
+  } else if constexpr (T::kPairs) {
+    return 0;  // a tile is not one block, see pair_block
+  } else if constexpr (!T::kDense) {
+    if (t.kv_length == 0) return 0;
+    return __ldg(list_of(p, t) + (t.count - 1 - i));
   } else if constexpr (T::kKeyBits) {
     return __ldg(p.key_entries + static_cast<long long>(t.key_row) * p.key_blocks + i);
   } else if constexpr (T::kBand) {
@@ -63,6 +82,12 @@ FOVEA_DEVICE int block_of(const Params& p, const Task& t, int i) {
   } else {
     return t.first_block - i;
   }
+}
+
+/// Blocks on the list of a query tile. The caller's count may not lead beyond the row's indices.
+FOVEA_DEVICE int list_count(const Params& p, const Task& t) {
+  return min(__ldg(p.list_counts + t.batch * p.list_count_batch + t.head * p.list_count_head + t.m),
+             static_cast<int>(p.list_index_tile));
 }
 
 /// The task of a segment (without a split, the segment's end is found here).
@@ -106,11 +131,24 @@ FOVEA_DEVICE void locate(const Params& p, const Segment& s, uint32_t rank, Task&
 
   // Its key blocks, those that need masking first.
   const int tail = t.kv_length % T::kBlockKv != 0 || t.kv_length == 0 ? 1 : 0;
-  if constexpr (!T::kDense) {
-    // The caller's count may not lead beyond the row's indices.
-    t.count =
-        min(__ldg(p.list_counts + t.batch * p.list_count_batch + t.head * p.list_count_head + t.m),
-            static_cast<int>(p.list_index_tile));
+  if constexpr (T::kPairs) {
+    constexpr int kBlock = T::kBlockKv / 2;
+    int blocks = list_count(p, t);
+    while (blocks > 0 && __ldg(list_of(p, t) + blocks - 1) * kBlock >= t.kv_length) blocks--;
+    t.low_block = 0;
+    if (blocks <= 0) {  // one pair with every key hidden
+      blocks = 1;
+      t.kv_length = 0;
+    } else {
+      const int last = __ldg(list_of(p, t) + blocks - 1);
+      t.low_block = (blocks % 2 == 0 ? kBlock : 0) + min(kBlock, t.kv_length - last * kBlock);
+    }
+    t.first_block = blocks;
+    t.count = (blocks + 1) / 2;
+    t.partials = t.low_block < T::kBlockKv ? 1 : 0;
+  } else if constexpr (!T::kDense) {
+    t.count = list_count(p, t);
+    if constexpr (kKey.source == Source::small) t.count <<= p.list_halves;
     while (t.count > 0 && block_of<kKey>(p, t, 0) * T::kBlockKv >= t.kv_length) t.count--;
     if (t.count <= 0) {  // one block with every key hidden
       t.count = 1;

@@ -1,0 +1,13 @@
+// Sizes that the host and the kernels share.
+#pragma once
+
+namespace fovea::block_topk_sm90 {
+
+/// Tokens that are averaged before scores are taken.
+inline constexpr int kCellTokens = 16;
+
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+/// Elements of a cell's row in the workspace.
+constexpr int padded_dim(int head_dim) { return head_dim > 64 ? 128 : 64; }
+
+}  // namespace fovea::block_topk_sm90

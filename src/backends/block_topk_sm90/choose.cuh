@@ -1,0 +1,85 @@
+// The largest scores of a row, as an ascending list.
+#pragma once
+
+#include "src/cuda/ptx.cuh"
+
+namespace fovea::block_topk_sm90 {
+
+FOVEA_DEVICE int divide_up(int a, int b) { return (a + b - 1) / b; }
+
+/// Order of floats as unsigned numbers; both zeros are one.
+FOVEA_DEVICE uint32_t ordered(float x) {
+  const uint32_t bits = __float_as_uint(x + 0.f);
+  return bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u);
+}
+
+/// Blocks that a row keeps of `columns`, the protected ones included; as topk_count on the host.
+FOVEA_DEVICE int kept_blocks(int columns, int first, double sparsity) {
+  constexpr int kBudgetStep = 8;
+  const int blocks = columns - first;
+  if (blocks == 0) return columns;
+  const double share = __dmul_rn(__dadd_rn(1.0, -sparsity), blocks);
+  const int wanted = static_cast<int>(ceil(__dadd_rn(share, -__dmul_rn(1e-9, blocks))));
+  return first + min(blocks, divide_up(max(wanted, 1), kBudgetStep) * kBudgetStep);
+}
+
+/// One warp: writes the `kept` best of `columns` scores, of which the first `first` are in any
+/// case. Ties go to the block that comes first; scores that are not finite leave the first blocks.
+FOVEA_DEVICE void choose_row(const float* scores, int columns, int first, int kept, int* out) {
+  constexpr int kCached = 16;  // scores that a lane keeps in registers
+  const int lane = threadIdx.x % 32;
+  uint32_t keys[kCached];
+  bool finite = true;
+#pragma unroll
+  for (int n = 0; n < kCached; n++) {
+    const int column = first + 32 * n + lane;
+    const float score = column < columns ? __ldcg(scores + column) : -INFINITY;
+    finite = finite && (column >= columns || isfinite(score));
+    keys[n] = ordered(score);
+  }
+  for (int column = first + 32 * kCached + lane; column < columns; column += 32)
+    finite = finite && isfinite(__ldcg(scores + column));
+  if (!__all_sync(~0u, finite) || kept == columns) {
+    for (int n = lane; n < kept; n += 32) out[n] = n;
+    return;
+  }
+  for (int n = lane; n < first; n += 32) out[n] = n;
+
+  // The largest key that at least `wanted` keys reach, bit by bit, and how many exceed it.
+  const int wanted = kept - first;
+  uint32_t limit = 0;
+  int above = 0;
+#pragma unroll 1
+  for (int bit = 31; bit >= 0; bit--) {
+    const uint32_t trial = limit | 1u << bit;
+    int reached = 0;
+#pragma unroll
+    for (int n = 0; n < kCached; n++) reached += keys[n] >= trial;
+    for (int column = first + 32 * kCached + lane; column < columns; column += 32)
+      reached += ordered(__ldcg(scores + column)) >= trial;
+    reached = __reduce_add_sync(~0u, reached);
+    if (reached >= wanted)
+      limit = trial;
+    else
+      above = reached;
+  }
+
+  int ties = wanted - above, at = first;
+  const uint32_t before = (1u << lane) - 1;
+  const auto emit = [&](uint32_t key, int column) {
+    const uint32_t tied = __ballot_sync(~0u, key == limit);
+    const bool takes = key > limit || (key == limit && __popc(tied & before) < ties);
+    const uint32_t taken = __ballot_sync(~0u, takes);
+    if (takes) out[at + __popc(taken & before)] = column;
+    ties = max(ties - __popc(tied), 0);
+    at += __popc(taken);
+  };
+#pragma unroll
+  for (int n = 0; n < kCached; n++) emit(keys[n], first + 32 * n + lane);
+  for (int from = first + 32 * kCached; from < columns; from += 32) {
+    const int column = from + lane;
+    emit(ordered(column < columns ? __ldcg(scores + column) : -INFINITY), column);
+  }
+}
+
+}  // namespace fovea::block_topk_sm90

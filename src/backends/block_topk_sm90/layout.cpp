@@ -1,0 +1,30 @@
+#include "src/backends/block_topk_sm90/cells.hpp"
+#include "src/backends/block_topk_sm90/select.hpp"
+
+namespace fovea::block_topk_sm90 {
+
+WorkspaceLayout workspace_layout(const Call& call) noexcept {
+  WorkspaceLayout layout;
+  const auto take = [&](std::int64_t bytes) {
+    const std::size_t at = layout.total;
+    layout.total += (static_cast<std::size_t>(bytes) + 255) / 256 * 256;
+    return at;
+  };
+  const std::int64_t rows = ceil_div(call.seq_q, call.block);
+  const std::int64_t columns = ceil_div(call.seq_kv, call.block);
+  const std::int64_t heads_q = std::int64_t{call.batch} * call.heads_q;
+  const std::int64_t heads_kv = std::int64_t{call.batch} * call.heads_kv;
+  layout.counts = take(heads_q * rows * 4);
+  layout.indices = take(heads_q * rows * call.most * 4);
+  if (call.most == columns) return layout;
+  const std::int64_t q_cells = ceil_div(call.seq_q, kCellTokens);
+  const std::int64_t k_cells = ceil_div(call.seq_kv, kCellTokens);
+  layout.q_cells = take(heads_q * q_cells * padded_dim(call.head_dim) * 2);
+  layout.k_cells = take(heads_kv * k_cells * padded_dim(call.head_dim) * 2);
+  layout.q_scales = take(heads_q * q_cells * 4);
+  layout.k_scales = take(heads_kv * k_cells * 4);
+  layout.scores = take(heads_q * rows * columns * 4);
+  return layout;
+}
+
+}  // namespace fovea::block_topk_sm90

@@ -1,0 +1,48 @@
+#include "src/backends/block_topk_sm90/selection.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "src/backends/block_topk_sm90/cells.hpp"
+#include "src/core/checked_math.hpp"
+
+namespace fovea::backends {
+namespace {
+
+block_topk_sm90::Heads heads(const Strides& s) { return {nullptr, s.batch, s.seq, s.head}; }
+
+}  // namespace
+
+block_topk_sm90::Call make_selection(const Problem& p, const BlockTopk& options) {
+  block_topk_sm90::Call call;
+  call.f16 = p.dtype == kF16;
+  call.batch = static_cast<int>(p.batch);
+  call.heads_q = static_cast<int>(p.heads_q);
+  call.heads_kv = static_cast<int>(p.heads_kv);
+  call.seq_q = static_cast<int>(p.seq_q);
+  call.seq_kv = static_cast<int>(p.seq_kv);
+  call.head_dim = static_cast<int>(p.head_dim);
+  call.q = heads(p.q_strides);
+  call.k = heads(p.k_strides);
+  call.scale = static_cast<float>(p.effective_scale());
+  call.block = options.block_size;
+  call.sparsity = options.sparsity;
+  call.protected_prefix = options.protected_prefix;
+  call.most = static_cast<int>(topk_count(options, p.seq_kv));
+  return call;
+}
+
+std::optional<Reason> selection_refusal(const Problem& p) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  const auto cells = [](int64_t tokens) { return tokens / block_topk_sm90::kCellTokens + 1; };
+  const int64_t largest = std::max(saturating_product({p.batch, p.heads_q, cells(p.seq_q)}),
+                                   saturating_product({p.batch, p.heads_kv, cells(p.seq_kv)}));
+  if (largest < kMost) return std::nullopt;
+  return Reason{ReasonCode::seq_limit,
+                "seq x heads",
+                std::to_string(largest) + " cells of 16 tokens",
+                "less than 2^30 cells",
+                {}};
+}
+
+}  // namespace fovea::backends
