@@ -2,6 +2,7 @@
 
 import ctypes as c
 import pathlib
+import sys
 
 FOVEA_C_API_VERSION = 1
 
@@ -99,9 +100,10 @@ _SIGNATURES = {
 
 
 def _candidates():
-    here = pathlib.Path(__file__).resolve().parent
-    yield here / "libfovea.so"  # installed with the package
-    yield here.parents[1] / "build" / "libfovea.so"  # a checkout after ./dev build
+    # Inside the package; an editable install has two folders, the checkout's and the installed one.
+    for folder in sys.modules[__package__].__path__:
+        yield pathlib.Path(folder) / "libfovea.so"
+    yield pathlib.Path(__file__).resolve().parents[2] / "build" / "libfovea.so"  # a checkout after ./dev build
     yield "libfovea.so"  # the system's search path
 
 
@@ -123,6 +125,6 @@ def load(path=None):
             raise ImportError(f"{candidate} has C interface version {found}, this module needs {FOVEA_C_API_VERSION}")
         return library
     raise ImportError(
-        "libfovea.so was not found; build it with ./dev build or call fovea.load_library(path). Tried:\n  "
+        "libfovea.so was not found; install the wheel, build it with ./dev build, or call fovea.load_library(path). Tried:\n  "
         + "\n  ".join(tried)
     )
