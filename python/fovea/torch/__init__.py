@@ -61,19 +61,8 @@ def resolve_key(config=None, backend=None, role="self", category=None, threads=0
     return _keys.make_key(config, backend, role, category, threads)
 
 
-def _options(cu_seqlens, cu_seqlens_q, cu_seqlens_kv, layout, output_layout, window, metadata):
-    """The arguments of a call as the operator takes them."""
-    if cu_seqlens is not None:
-        cu_seqlens_q = cu_seqlens if cu_seqlens_q is None else cu_seqlens_q
-        cu_seqlens_kv = cu_seqlens if cu_seqlens_kv is None else cu_seqlens_kv
-    layout = _layout(layout, "layout")
-    output_layout = layout if output_layout is None else _layout(output_layout, "output_layout")
-    left, right = (-1, -1) if window is None else window
-    if metadata is None:
-        metadata = ""
-    elif not isinstance(metadata, str):
-        metadata = _json.dumps(metadata, sort_keys=True)
-    return cu_seqlens_q, cu_seqlens_kv, layout, output_layout, left, right, metadata
+def _metadata_text(metadata):
+    return metadata if isinstance(metadata, str) else _json.dumps(metadata, sort_keys=True)
 
 
 def attention(
@@ -124,25 +113,42 @@ def attention(
         key = resolve_key(config, backend, role, category)
     if torch.is_grad_enabled():
         _op.refuse_gradients(q, k, v, mask)
-    cu_seqlens_q, cu_seqlens_kv, layout, output_layout, left, right, metadata = _options(
-        cu_seqlens, cu_seqlens_q, cu_seqlens_kv, layout, output_layout, window, metadata
-    )
+    # An argument that is not passed costs an eager call nothing.
+    given = {"key": key}
+    if layout != "bshd" or output_layout is not None:
+        given["layout"] = layout = _layout(layout, "layout")
+        given["output_layout"] = layout if output_layout is None else _layout(output_layout, "output_layout")
+    if mask is not None:
+        given["mask"] = mask
+    if kv_lengths is not None:
+        given["kv_lengths"] = kv_lengths
+    if cu_seqlens is not None or cu_seqlens_q is not None or cu_seqlens_kv is not None:
+        given["cu_seqlens_q"] = cu_seqlens if cu_seqlens_q is None else cu_seqlens_q
+        given["cu_seqlens_kv"] = cu_seqlens if cu_seqlens_kv is None else cu_seqlens_kv
+        given["max_seqlen_q"] = max_seqlen_q
+        given["max_seqlen_kv"] = max_seqlen_kv
+    if block_counts is not None or block_indices is not None:
+        given["block_counts"] = block_counts
+        given["block_indices"] = block_indices
+        given["block_partial"] = block_partial
+        given["block_q"] = block_q
+        given["block_kv"] = block_kv
+    if scale is not None:
+        given["scale"] = scale
+    if is_causal is not None:
+        given["is_causal"] = is_causal
+    if window is not None:
+        given["window_left"], given["window_right"] = window
+    if metadata is not None:
+        given["metadata"] = _metadata_text(metadata)
+    if return_lse:
+        given["return_lse"] = True
     if return_receipt:
         with record_calls() as calls:
-            out, lse = _op.op(
-                q, k, v, mask, kv_lengths, cu_seqlens_q, cu_seqlens_kv, block_counts, block_indices, block_partial,
-                key=key, layout=layout, output_layout=output_layout, scale=scale, is_causal=is_causal,
-                window_left=left, window_right=right, max_seqlen_q=max_seqlen_q, max_seqlen_kv=max_seqlen_kv,
-                block_q=block_q, block_kv=block_kv, metadata=metadata, return_lse=return_lse,
-            )  # fmt: skip
+            out, lse = _op.call(q, k, v, **given)
         receipt = calls[-1]["receipt"]
         return (out, lse, receipt) if return_lse else (out, receipt)
-    out, lse = _op.op(
-        q, k, v, mask, kv_lengths, cu_seqlens_q, cu_seqlens_kv, block_counts, block_indices, block_partial,
-        key=key, layout=layout, output_layout=output_layout, scale=scale, is_causal=is_causal,
-        window_left=left, window_right=right, max_seqlen_q=max_seqlen_q, max_seqlen_kv=max_seqlen_kv,
-        block_q=block_q, block_kv=block_kv, metadata=metadata, return_lse=return_lse,
-    )  # fmt: skip
+    out, lse = (_op.op if torch.compiler.is_compiling() else _op.call)(q, k, v, **given)
     return (out, lse) if return_lse else out
 
 
@@ -189,9 +195,11 @@ def resolve(
     """
     if key is None:
         key = resolve_key(config, backend, role, category)
-    cu_seqlens_q, cu_seqlens_kv, layout, output_layout, left, right, metadata = _options(
-        cu_seqlens, cu_seqlens_q, cu_seqlens_kv, layout, output_layout, window, metadata
-    )
+    layout = _layout(layout, "layout")
+    output_layout = layout if output_layout is None else _layout(output_layout, "output_layout")
+    cu_seqlens_q = cu_seqlens if cu_seqlens_q is None else cu_seqlens_q
+    cu_seqlens_kv = cu_seqlens if cu_seqlens_kv is None else cu_seqlens_kv
+    left, right = (-1, -1) if window is None else window
     call = _op.fill_call(
         q, k, v,
         (mask, kv_lengths, cu_seqlens_q, cu_seqlens_kv, block_counts, block_indices, block_partial),
@@ -201,7 +209,7 @@ def resolve(
         _, shape = _op.output_shapes(q, v, layout, output_layout)
         _op.describe(call.lse, torch.empty(shape, dtype=torch.float32, device="meta"), "lse")
         call.lse.device_type, call.lse.device_index = call.q.device_type, call.q.device_index
-    stated = _keys.metadata(metadata)
+    stated = None if metadata is None else _keys.metadata(_metadata_text(metadata))
     if stated is not None:
         call.metadata = stated.handle
     around = _capi.Surroundings(

@@ -38,6 +38,7 @@ _DTYPES = {
 _RANKS = {"bshd": 4, "bhsd": 4, "packed": 3}
 _WORKSPACE_ALIGNMENT = 256
 _MOST_CALLS = 1024
+_MOST_KEPT_BYTES = 1 << 20
 
 _OPTIONAL = (
     "mask",
@@ -181,6 +182,16 @@ def fill_call(
     return call
 
 
+def _cpu_workspace(size):
+    # torch aligns CPU memory to 64 bytes.
+    return torch.empty(size + _WORKSPACE_ALIGNMENT, dtype=torch.uint8)
+
+
+def _aligned(memory):
+    address = memory.data_ptr()
+    return address + -address % _WORKSPACE_ALIGNMENT
+
+
 class PreparedCall:
     """The plan and the C structure of calls of one kind, for one thread."""
 
@@ -192,22 +203,26 @@ class PreparedCall:
         if metadata is not None:
             call.metadata = metadata.handle
         self.out_shape, self.lse_shape = out_shape, lse_shape
-        self.views = (call.q, call.k, call.v, call.out, call.lse)
+        self.views = (call.q, call.k, call.v, call.out)
         self.optional_views = tuple(getattr(call, name) for name in _OPTIONAL)
         self.reference = c.byref(call)
         self.error = c.c_void_p()
         self.error_reference = c.byref(self.error)
         self.plan = c.c_void_p()
-        out, lse = self.allocate(dtype, device)
+        out = torch.empty(out_shape, dtype=dtype, device=device)
         describe(call.out, out, "out")
         call.out.data = out.data_ptr()
         if lse_shape is not None:
+            lse = torch.empty(lse_shape, dtype=torch.float32, device=device)
             describe(call.lse, lse, "lse")
             call.lse.data = lse.data_ptr()
         fovea._call(self.library.fovea_attention_plan, layer.handle, self.reference, c.byref(self.plan))
         self.workspace_bytes = self.library.fovea_plan_workspace_bytes(self.plan)
-        # CPU memory of torch is aligned to 64 bytes only.
-        self.allocated_bytes = self.workspace_bytes + _WORKSPACE_ALIGNMENT if self.workspace_bytes else 0
+        # A small one on the CPU is kept: calls of one thread follow each other.
+        self.workspace = None
+        if device.type == "cpu" and 0 < self.workspace_bytes <= _MOST_KEPT_BYTES:
+            self.workspace_memory = _cpu_workspace(self.workspace_bytes)
+            self.workspace = _aligned(self.workspace_memory)
         self.run_plan = self.library.fovea_plan_run
         text = c.c_void_p()
         fovea._call(self.library.fovea_plan_problem, self.plan, c.byref(text))
@@ -223,10 +238,6 @@ class PreparedCall:
         if getattr(self, "plan", None):
             self.library.fovea_plan_free(self.plan)
 
-    def allocate(self, dtype, device):
-        out = torch.empty(self.out_shape, dtype=dtype, device=device)
-        return out, torch.empty(self.lse_shape or (0,), dtype=torch.float32, device=device)
-
 
 class _Local(threading.local):
     """What a thread keeps: prepared calls, and where it records what runs."""
@@ -238,6 +249,7 @@ class _Local(threading.local):
 
 
 _local = _Local()
+_empty = torch.empty
 _current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
@@ -364,24 +376,27 @@ def _run(
         if len(local.calls) >= _MOST_CALLS:
             local.calls.clear()
         local.calls[kind] = prepared
-    device = q.device
-    out = torch.empty(prepared.out_shape, dtype=q.dtype, device=device)
-    lse = torch.empty(prepared.lse_shape or (0,), dtype=torch.float32, device=device)
-    to_q, to_k, to_v, to_out, to_lse = prepared.views
+    out = q.new_empty(prepared.out_shape)
+    to_q, to_k, to_v, to_out = prepared.views
     to_q.data, to_k.data, to_v.data, to_out.data = q_address, k_address, v_address, out.data_ptr()
     if return_lse:
-        to_lse.data = lse.data_ptr()
+        lse = q.new_empty(prepared.lse_shape, dtype=torch.float32)
+        prepared.call.lse.data = lse.data_ptr()
+    else:
+        lse = _empty(0) if index < 0 else q.new_empty((0,), dtype=torch.float32)
     if optional is not None:
         for view, tensor in zip(prepared.optional_views, optional):
             if tensor is not None:
                 view.data = tensor.data_ptr()
+    workspace = prepared.workspace
     if index >= 0:
         prepared.call.stream = _stream(index)
-    workspace = None
-    if prepared.allocated_bytes:
-        memory = torch.empty((prepared.allocated_bytes,), dtype=torch.uint8, device=device)
-        workspace = memory.data_ptr()
-        workspace += -workspace % _WORKSPACE_ALIGNMENT
+        if prepared.workspace_bytes:
+            memory = q.new_empty((prepared.workspace_bytes,), dtype=torch.uint8)
+            workspace = memory.data_ptr()
+    elif prepared.workspace_bytes and workspace is None:
+        memory = _cpu_workspace(prepared.workspace_bytes)
+        workspace = _aligned(memory)
     code = prepared.run_plan(
         prepared.plan, prepared.reference, workspace, prepared.workspace_bytes, prepared.error_reference
     )
@@ -414,3 +429,25 @@ _library.impl("attention", _run, "CUDA")
 torch.library.register_fake("fovea::attention", _fake, lib=_library)
 
 op = torch.ops.fovea.attention.default
+
+_Tensor = torch.Tensor
+_modes = torch._C._len_torch_dispatch_stack
+_transform = torch._C._functorch.peek_interpreter_stack
+_tracing = torch._C._get_tracing_state
+_profiling = torch._C._autograd._profiler_enabled
+
+
+def call(q, k, v, **given):
+    """The operator. An eager call on plain tensors, that nothing watches, saves the way through the dispatcher."""
+    if (
+        type(q) is _Tensor
+        and type(k) is _Tensor
+        and type(v) is _Tensor
+        and (q.is_cpu or q.is_cuda)
+        and not _modes()
+        and _transform() is None
+        and _tracing() is None
+        and not _profiling()
+    ):
+        return _run(q, k, v, **given)
+    return op(q, k, v, **given)
