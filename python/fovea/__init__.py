@@ -48,14 +48,23 @@ __all__ = [
 
 _library = None
 _lock = _threading.Lock()
+# Counts what makes earlier plans stale: another library, other backends behind the names.
+_generation = 0
+
+
+def _invalidate():
+    global _generation
+    with _lock:
+        _generation += 1
 
 
 def load_library(path=None):
     """Loads libfovea from `path`, or from the package, a checkout's build folder or the system. Done on first use."""
-    global _library
+    global _library, _generation
     with _lock:
         if _library is None or path is not None:
             _library = _capi.load(path)
+            _generation += 1
     return _library
 
 
@@ -267,12 +276,18 @@ def load_plugin(file):
     Returns {"file", "name", "version", "platforms", "backends": [{"path", "name", "replaced"}]}. Runs the plugin's
     code, which stays loaded. Raises ArgumentError without such a file, UnsupportedError for a plugin that is wrong.
     """
-    return _take_json(_lib().fovea_load_plugin, _os.fsencode(file))
+    try:
+        return _take_json(_lib().fovea_load_plugin, _os.fsencode(file))
+    finally:
+        _invalidate()
 
 
 def load_plugins_from_environment():
     """Loads the plugins in the folders of FOVEA_PLUGIN_PATH: {"loaded": [...], "failed": [messages]}."""
-    return _take_json(_lib().fovea_load_plugins_from_environment)
+    try:
+        return _take_json(_lib().fovea_load_plugins_from_environment)
+    finally:
+        _invalidate()
 
 
 def version():
