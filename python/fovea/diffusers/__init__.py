@@ -188,13 +188,11 @@ def _per_role(key: str) -> set[str]:
 
 
 def _resolve(config: Any, backend: str | None, role: Role) -> tuple[str, str, str]:
-    """The role under the name that the configuration has an entry for, its category, and its key."""
+    """The role's full name, its category, and the key for the first of its names that the configuration has."""
     key = fovea.torch.resolve_key(config, backend, role=role.names[0], category=role.category)
     entries = _per_role(key)
     name = next((name for name in role.names if name in entries), role.names[0])
-    if name != role.names[0]:
-        key = fovea.torch.resolve_key(config, backend, role=name, category=role.category)
-    return name, role.category, key
+    return role.names[0], role.category, fovea.torch.resolve_key(config, backend, role=name, category=role.category)
 
 
 def _attach(state: _State, model: Any, config: Any = None, backend: str | None = None, roles: Any = None) -> None:

@@ -17,7 +17,7 @@ class Report(list[dict[str, Any]]):
     def __str__(self) -> str:
         groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in self:
-            pattern = re.sub(r"\d+", "*", row["module"])
+            pattern = re.sub(r"(?<=\.)\d+(?=\.)", "*", row["module"])
             named = ("role", "backend", "provider", "path", "instance", "problem", "by", "note")
             groups.setdefault((pattern, *(row[key] for key in named)), []).append(row)
         lines = [("modules", "role", "backend", "path", "calls", "problem")]
