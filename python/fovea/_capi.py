@@ -133,6 +133,8 @@ _SIGNATURES = {
     "fovea_sparse_state_free": (None, [_P]),
     "fovea_sparse_state_update": (c.c_int32, [_P, c.c_int64, c.c_int64, _PP]),
     "fovea_sparse_state_begin_run": (c.c_int32, [_P, c.c_int64, c.c_int64, _PP]),
+    "fovea_sparse_state_position": (None, [_P, c.POINTER(c.c_int64), c.POINTER(c.c_int64)]),
+    "fovea_sparse_state_fix": (c.c_int32, [_P, _S, _PP]),
     "fovea_sparse_state_should_use_dense": (c.c_int32, [_P]),
     "fovea_sparse_state_dense_cause": (_S, [_P]),
     "fovea_sparse_state_sparsity_type": (_S, [_P]),

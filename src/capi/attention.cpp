@@ -326,13 +326,11 @@ int32_t fovea_attention_resolve(const fovea_attention* attention, const fovea_ca
     constexpr const char* kFunction = "fovea_attention_resolve";
     if (attention == nullptr) return null_argument(kFunction, "attention");
     if (json == nullptr) return null_argument(kFunction, "json");
-    FOVEA_TRY(fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
-    fovea::capi::apply(attention->defaults, c.options);
+    FOVEA_TRY(const fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
     FOVEA_TRY(const fovea::ExecutionContext context,
               fovea::capi::read_surroundings(surroundings, kFunction));
-    FOVEA_TRY(const fovea::Problem problem, fovea::describe(c.tensors, c.options));
-    const fovea::ExecutionPathResult report = attention->attention.resolve_execution_path(
-        problem, context, fovea::capi::metadata_of(c), c.tensors.q.device);
+    FOVEA_TRY(const fovea::ExecutionPathResult report,
+              attention->attention.resolve_execution_path(c.tensors, c.options, context));
     const fovea::CapabilityResult requested =
         fovea::requested_support(report, context.require_fullgraph);
     *json = fovea::capi::copy(fovea::capi::json_of(report, requested).dump());

@@ -437,12 +437,26 @@ ExecutionPathResult Attention::resolve_execution_path(const Problem& problem,
   describe_context(*form, metadata, declared);
   Problem asked = form->problem;
   // The host says that a state will come with the call, not which.
-  const bool unknown_video =
-      context.sparse_state && assume_sparse_state(state_->resolved.spec, 0, 0, asked, declared);
+  const bool unknown_video = context.sparse_state && !context.scheduled_dense &&
+                             assume_sparse_state(state_->resolved.spec, 0, 0, asked, declared);
   ExecutionPathResult report =
       site.selector.decide(state_->query_for(problem), asked, declared)->report;
   if (unknown_video) report.density.reset();
   return report;
+}
+
+Result<ExecutionPathResult> Attention::resolve_execution_path(
+    const AttentionTensors& tensors, const CallOptions& options,
+    const ExecutionContext& context) const {
+  const CallOptions merged = state_->with_config(options);
+  FOVEA_TRY(const PreparedCall call, state_->prepare(tensors, merged));
+  ExecutionContext declared = context;
+  declared.sparse_state = call.sparse_state;
+  declared.scheduled_dense = call.scheduled_dense;
+  const AttentionMetadata nothing;
+  return resolve_execution_path(call.problem, declared,
+                                merged.metadata != nullptr ? *merged.metadata : nothing,
+                                tensors.q.device);
 }
 
 Result<std::shared_ptr<const Plan>> Attention::plan(const Problem& problem,
