@@ -119,6 +119,10 @@ typedef struct fovea_layer_options {
   int64_t dim_v;
   int32_t mask_free;
   int32_t threads;
+  /* Facts ("sm=90,cudnn=9.19") that stand for every device of the layer, and their platform; NULL:
+   * those of the devices themselves. */
+  const char* platform;
+  const char* facts;
 } fovea_layer_options;
 
 /* One call. q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv] in input_layout ("bshd" when NULL);

@@ -35,6 +35,8 @@ class LayerOptions(c.Structure):
         ("dim_v", c.c_int64),
         ("mask_free", c.c_int32),
         ("threads", c.c_int32),
+        ("platform", c.c_char_p),
+        ("facts", c.c_char_p),
     ]
 
 
@@ -151,6 +153,8 @@ _SIGNATURES = {
         c.c_int32,
         [_P, _S, _S, _S, _S, _S, _S, c.c_int64, c.c_int64, _PP, _PP],
     ),
+    "fovea_bind_package": (c.c_int32, [_P, _PP]),
+    "fovea_unbind_package": (None, [_S]),
     "fovea_availability": (c.c_int32, [_S, _PP, _PP]),
     "fovea_load_plugin": (c.c_int32, [_S, _PP, _PP]),
     "fovea_load_plugins_from_environment": (c.c_int32, [_PP, _PP]),

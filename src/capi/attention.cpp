@@ -206,11 +206,16 @@ int32_t fovea_attention_create(const fovea_layer_options* options, const fovea_c
       const fovea::ResolvedSpec resolved = config->config.resolve(layer.role, layer.category);
       if (resolved.spec != nullptr) defaults = {resolved.spec->scale, resolved.spec->is_causal};
     }
+    std::optional<fovea::DeviceFacts> facts;
+    if (o.platform != nullptr) {
+      FOVEA_TRY(const fovea::PlatformId platform, fovea::parse_platform(o.platform));
+      FOVEA_TRY(facts, fovea::parse_facts(platform, o.facts == nullptr ? "" : o.facts));
+    }
     std::unique_ptr<fovea::Executor> executor = fovea::make_openmp_executor(o.threads);
     FOVEA_TRY(fovea::Attention built,
               fovea::Attention::create(
                   std::move(layer), config == nullptr ? fovea::AttentionConfig{} : config->config,
-                  executor.get()));
+                  executor.get(), std::move(facts)));
     *attention = new fovea_attention{std::move(executor), std::move(built), defaults};
     return {};
   });

@@ -56,14 +56,16 @@ def _layout(name, field):
 
 
 @torch.compiler.assume_constant_result
-def resolve_key(config=None, backend=None, role="self", category=None, threads=0):
+def resolve_key(config=None, backend=None, role="self", category=None, threads=0, platform=None, facts=None):
     """The key of a configuration: text that states all of it, for `attention(..., key=key)`.
 
     config: JSON text, a mapping, a configuration of the guide's kind, or None; backend: shorthand for its default;
     role, category: which entry applies; threads: OpenMP threads of CPU calls, 0 for all. With neither config nor
-    backend FOVEA_BACKEND is read, now. Errors in the configuration are raised here. Owns no tensor; thread-safe.
+    backend FOVEA_BACKEND is read, now. platform and facts (a mapping or "sm=90,fa4=4.0.0") describe the device that
+    resolve() is to answer for, in place of the tensors' own. Errors in the configuration are raised here. A key owns
+    no tensor. Thread-safe.
     """
-    return _keys.make_key(config, backend, role, category, threads)
+    return _keys.make_key(config, backend, role, category, threads, platform, facts)
 
 
 def _metadata_text(metadata):
@@ -233,8 +235,9 @@ def resolve(
         call.sparse_state = sparse_state._handle
     if return_lse:
         _, shape = _op.output_shapes(q, v, layout, output_layout)
-        _op.describe(call.lse, torch.empty(shape, dtype=torch.float32, device="meta"), "lse")
-        call.lse.device_type, call.lse.device_index = call.q.device_type, call.q.device_index
+        lse = q.new_empty(shape, dtype=torch.float32)
+        _op.describe(call.lse, lse, "lse")
+        call.lse.data = lse.data_ptr()
     stated = None if metadata is None else _keys.metadata(_metadata_text(metadata))
     if stated is not None:
         call.metadata = stated.handle
