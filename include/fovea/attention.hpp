@@ -138,6 +138,11 @@ class Attention {
                                                        const ExecutionContext& context,
                                                        const AttentionMetadata& metadata = {},
                                                        std::optional<Device> device = {}) const;
+  // The same for a call as run() takes it, on the device of its tensors, with its block mask and
+  // its sparse state. Errors: those of describe.
+  FOVEA_API Result<ExecutionPathResult> resolve_execution_path(
+      const AttentionTensors& tensors, const CallOptions& options,
+      const ExecutionContext& context) const;
   // A plan for callers that keep their own workspace, for normalise(problem, metadata).problem and
   // tensors on `device`: by default the CPU, or cuda:0 for a layer made with CUDA facts. It runs on
   // the tensors that apply() makes. Errors: those of normalise, the refusal, those of probe_cuda.

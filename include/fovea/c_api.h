@@ -119,6 +119,10 @@ typedef struct fovea_layer_options {
   int64_t dim_v;
   int32_t mask_free;
   int32_t threads;
+  /* Facts ("sm=90,cudnn=9.19") that stand for every device of the layer, and their platform; NULL:
+   * those of the devices themselves. */
+  const char* platform;
+  const char* facts;
 } fovea_layer_options;
 
 /* One call. q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv] in input_layout ("bshd" when NULL);
@@ -235,6 +239,11 @@ FOVEA_C_API int32_t fovea_sparse_state_begin_run(fovea_sparse_state* state, int6
 /* The step and layer of the last update; either may be NULL. */
 FOVEA_C_API void fovea_sparse_state_position(const fovea_sparse_state* state,
                                              int64_t* numeral_timestep, int64_t* layer_idx);
+/* For callers that have taken the decision, such as a compiled graph: whatever the step and the
+ * layer, calls run dense for this cause (as from fovea_sparse_state_dense_cause), or sparse with
+ * "none". */
+FOVEA_C_API int32_t fovea_sparse_state_fix(fovea_sparse_state* state, const char* dense_cause,
+                                           fovea_error** error);
 /* 1 when this step and layer run dense. */
 FOVEA_C_API int32_t fovea_sparse_state_should_use_dense(const fovea_sparse_state* state);
 /* Why ("none" when sparse), what ("dense", "radial", "local", "block_sparse") and the name of the

@@ -30,12 +30,15 @@ from .errors import class_for as _class_for
 __all__ = [
     "ArgumentError",
     "Attention",
+    "BlockMask",
     "CommunicationError",
     "DeviceError",
     "FoveaError",
     "InternalError",
+    "MaskMap",
     "Reason",
     "ResourceError",
+    "SparseAttentionState",
     "UnsupportedError",
     "attention",
     "availability",
@@ -104,13 +107,18 @@ def _take_json(function, *arguments):
         _lib().fovea_string_free(text)
 
 
+def _config_text(config):
+    if config is None or isinstance(config, str):
+        return config
+    return config.to_json() if hasattr(config, "to_json") else _json.dumps(config)
+
+
 class _Config:
-    """An AttentionConfig handle. `config` is JSON text, a mapping or None."""
+    """An AttentionConfig handle. `config` is JSON text, a mapping, an object with to_json(), or None."""
 
     def __init__(self, config=None, backend=None):
         self._handle = _c.c_void_p()
-        if config is not None and not isinstance(config, str):
-            config = _json.dumps(config)
+        config = _config_text(config)
         # The environment belongs to a call that configures nothing.
         use_environment = config is None and backend is None
         _call(_lib().fovea_config_create, _text(config), _text(backend), use_environment, _c.byref(self._handle))
@@ -176,13 +184,15 @@ class Attention:
         scale=None,
         is_causal=None,
         window=None,
+        sparse_state=None,
         return_lse=False,
         return_receipt=False,
     ):
         """q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv] in `layout`; out [B,Sq,Hq,Dv] of q's kind and dtype.
 
         mask: boolean (True = attend) or additive, [1|B,Skv], [1|B,1|Sq,Skv] or [1|B,1|Hq,1|Sq,Skv]. window: (left,
-        right), -1 for unbounded. Returns out, or a tuple (out[, lse][, receipt]) with what was asked for.
+        right), -1 for unbounded. sparse_state: a SparseAttentionState, for layers whose backend is sparse. Returns out,
+        or a tuple (out[, lse][, receipt]) with what was asked for.
         """
         call = _capi.Call(struct_size=_c.sizeof(_capi.Call), window_left=-1, window_right=-1)
         given = {
@@ -207,6 +217,8 @@ class Attention:
             call.is_causal, call.has_is_causal = bool(is_causal), 1
         if window is not None:
             call.window_left, call.window_right = window
+        if sparse_state is not None:
+            call.sparse_state = sparse_state._handle
         lib = _lib()
         out_spec, lse_spec = _capi.Tensor(), _capi.Tensor()
         _call(lib.fovea_output_spec, _c.byref(call), _c.byref(out_spec), _c.byref(lse_spec))
@@ -288,6 +300,14 @@ def load_plugins_from_environment():
         return _take_json(_lib().fovea_load_plugins_from_environment)
     finally:
         _invalidate()
+
+
+def __getattr__(name):
+    if name in ("BlockMask", "MaskMap", "SparseAttentionState"):
+        from . import sparse
+
+        return getattr(sparse, name)
+    raise AttributeError(f"module 'fovea' has no attribute '{name}'")
 
 
 def version():

@@ -36,6 +36,8 @@ class LayerOptions(c.Structure):
         ("dim_v", c.c_int64),
         ("mask_free", c.c_int32),
         ("threads", c.c_int32),
+        ("platform", c.c_char_p),
+        ("facts", c.c_char_p),
     ]
 
 
@@ -134,6 +136,8 @@ _SIGNATURES = {
     "fovea_sparse_state_free": (None, [_P]),
     "fovea_sparse_state_update": (c.c_int32, [_P, c.c_int64, c.c_int64, _PP]),
     "fovea_sparse_state_begin_run": (c.c_int32, [_P, c.c_int64, c.c_int64, _PP]),
+    "fovea_sparse_state_position": (None, [_P, c.POINTER(c.c_int64), c.POINTER(c.c_int64)]),
+    "fovea_sparse_state_fix": (c.c_int32, [_P, _S, _PP]),
     "fovea_sparse_state_should_use_dense": (c.c_int32, [_P]),
     "fovea_sparse_state_dense_cause": (_S, [_P]),
     "fovea_sparse_state_sparsity_type": (_S, [_P]),
@@ -150,6 +154,8 @@ _SIGNATURES = {
         c.c_int32,
         [_P, _S, _S, _S, _S, _S, _S, c.c_int64, c.c_int64, _PP, _PP],
     ),
+    "fovea_bind_package": (c.c_int32, [_P, _PP]),
+    "fovea_unbind_package": (None, [_S]),
     "fovea_availability": (c.c_int32, [_S, _PP, _PP]),
     "fovea_load_plugin": (c.c_int32, [_S, _PP, _PP]),
     "fovea_load_plugins_from_environment": (c.c_int32, [_PP, _PP]),

@@ -206,11 +206,16 @@ int32_t fovea_attention_create(const fovea_layer_options* options, const fovea_c
       const fovea::ResolvedSpec resolved = config->config.resolve(layer.role, layer.category);
       if (resolved.spec != nullptr) defaults = {resolved.spec->scale, resolved.spec->is_causal};
     }
+    std::optional<fovea::DeviceFacts> facts;
+    if (o.platform != nullptr) {
+      FOVEA_TRY(const fovea::PlatformId platform, fovea::parse_platform(o.platform));
+      FOVEA_TRY(facts, fovea::parse_facts(platform, o.facts == nullptr ? "" : o.facts));
+    }
     std::unique_ptr<fovea::Executor> executor = fovea::make_openmp_executor(o.threads);
     FOVEA_TRY(fovea::Attention built,
               fovea::Attention::create(
                   std::move(layer), config == nullptr ? fovea::AttentionConfig{} : config->config,
-                  executor.get()));
+                  executor.get(), std::move(facts)));
     *attention = new fovea_attention{std::move(executor), std::move(built), defaults};
     return {};
   });
@@ -326,13 +331,11 @@ int32_t fovea_attention_resolve(const fovea_attention* attention, const fovea_ca
     constexpr const char* kFunction = "fovea_attention_resolve";
     if (attention == nullptr) return null_argument(kFunction, "attention");
     if (json == nullptr) return null_argument(kFunction, "json");
-    FOVEA_TRY(fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
-    fovea::capi::apply(attention->defaults, c.options);
+    FOVEA_TRY(const fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
     FOVEA_TRY(const fovea::ExecutionContext context,
               fovea::capi::read_surroundings(surroundings, kFunction));
-    FOVEA_TRY(const fovea::Problem problem, fovea::describe(c.tensors, c.options));
-    const fovea::ExecutionPathResult report = attention->attention.resolve_execution_path(
-        problem, context, fovea::capi::metadata_of(c), c.tensors.q.device);
+    FOVEA_TRY(const fovea::ExecutionPathResult report,
+              attention->attention.resolve_execution_path(c.tensors, c.options, context));
     const fovea::CapabilityResult requested =
         fovea::requested_support(report, context.require_fullgraph);
     *json = fovea::capi::copy(fovea::capi::json_of(report, requested).dump());

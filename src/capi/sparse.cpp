@@ -100,6 +100,28 @@ void fovea_sparse_state_position(const fovea_sparse_state* state, int64_t* numer
   if (layer_idx != nullptr) *layer_idx = state == nullptr ? 0 : state->state.layer_idx();
 }
 
+int32_t fovea_sparse_state_fix(fovea_sparse_state* state, const char* dense_cause,
+                               fovea_error** error) {
+  return guard(error, [&]() -> fovea::Status {
+    constexpr const char* kFunction = "fovea_sparse_state_fix";
+    if (state == nullptr) return null_argument(kFunction, "state");
+    if (dense_cause == nullptr) return null_argument(kFunction, "dense_cause");
+    using enum fovea::DenseCause;
+    for (const fovea::DenseCause cause :
+         {none, not_sparse, first_steps, last_steps, first_layers, skipped_layer}) {
+      if (fovea::name(cause) != dense_cause) continue;
+      state->state.fix(cause);
+      return {};
+    }
+    return fovea::Error{
+        fovea::ErrorCode::invalid_argument,
+        fovea::text::concat(kFunction, ": dense_cause '", dense_cause,
+                            "' is not known (accepted: none, not_sparse, first_steps, last_steps, "
+                            "first_layers, skipped_layer)"),
+        {}};
+  });
+}
+
 int32_t fovea_sparse_state_should_use_dense(const fovea_sparse_state* state) {
   return state == nullptr || state->state.should_use_dense() ? 1 : 0;
 }

@@ -9,6 +9,7 @@
 #include "fovea/schedule.hpp"
 #include "fovea/sparse.hpp"
 #include "src/config/rules.hpp"
+#include "src/core/bound_packages.hpp"
 #include "src/core/text.hpp"
 #include "src/core/workspace_pool.hpp"
 #include "src/cuda_device/device.hpp"
@@ -125,11 +126,12 @@ void set_lists(const BlockMask& mask, AttentionTensors& tensors) {
 // What a layer keeps for one device.
 struct Site {
   Site(std::shared_ptr<const Platform> platform, const AttentionConfig& config,
-       ExecutionContext where)
-      : selector(std::move(platform), config), context(std::move(where)) {}
+       ExecutionContext where, uint64_t packages_then)
+      : selector(std::move(platform), config), context(std::move(where)), packages(packages_then) {}
 
   const Selector selector;
   const ExecutionContext context;
+  const uint64_t packages;   // bound_packages_epoch() of the facts
   WorkspacePool workspaces;  // of the CPU
 
   std::mutex mutex;
@@ -193,6 +195,7 @@ struct Attention::State {
 
   Result<Site*> make_site(Device device) const {
     ExecutionContext context;
+    const uint64_t packages = bound_packages_epoch();
     if (facts) {
       context.facts = *facts;
     } else {
@@ -201,15 +204,19 @@ struct Attention::State {
     context.executor = executor;
     context.device = device;
     auto platform = make_platform(context.facts);
-    sites.push_back(std::make_unique<Site>(std::move(platform), config, std::move(context)));
+    sites.push_back(
+        std::make_unique<Site>(std::move(platform), config, std::move(context), packages));
     return sites.back().get();
   }
 
   Result<Site*> site(Device device) const {
     if (device == home->context.device) return home;
     std::lock_guard lock(mutex);
-    for (const auto& known : sites)
-      if (known->context.device == device) return known.get();
+    // Facts that were probed are those of the packages bound then; earlier sites may be in use.
+    for (auto known = sites.rbegin(); known != sites.rend(); ++known)
+      if ((*known)->context.device == device &&
+          (facts || device.type == DeviceType::cpu || (*known)->packages == bound_packages_epoch()))
+        return known->get();
     return make_site(device);
   }
 
@@ -437,12 +444,26 @@ ExecutionPathResult Attention::resolve_execution_path(const Problem& problem,
   describe_context(*form, metadata, declared);
   Problem asked = form->problem;
   // The host says that a state will come with the call, not which.
-  const bool unknown_video =
-      context.sparse_state && assume_sparse_state(state_->resolved.spec, 0, 0, asked, declared);
+  const bool unknown_video = context.sparse_state && !context.scheduled_dense &&
+                             assume_sparse_state(state_->resolved.spec, 0, 0, asked, declared);
   ExecutionPathResult report =
       site.selector.decide(state_->query_for(problem), asked, declared)->report;
   if (unknown_video) report.density.reset();
   return report;
+}
+
+Result<ExecutionPathResult> Attention::resolve_execution_path(
+    const AttentionTensors& tensors, const CallOptions& options,
+    const ExecutionContext& context) const {
+  const CallOptions merged = state_->with_config(options);
+  FOVEA_TRY(const PreparedCall call, state_->prepare(tensors, merged));
+  ExecutionContext declared = context;
+  declared.sparse_state = call.sparse_state;
+  declared.scheduled_dense = call.scheduled_dense;
+  const AttentionMetadata nothing;
+  return resolve_execution_path(call.problem, declared,
+                                merged.metadata != nullptr ? *merged.metadata : nothing,
+                                tensors.q.device);
 }
 
 Result<std::shared_ptr<const Plan>> Attention::plan(const Problem& problem,

@@ -16,13 +16,18 @@ import torch
 
 import fovea
 from fovea import _capi
+from fovea.sparse import BlockMask, MaskMap, SparseAttentionState
 
 from . import _keys, _op
 from ._op import record_calls
 
 __all__ = [
     "Attention",
+    "BlockMask",
+    "MaskMap",
+    "SparseAttentionState",
     "attention",
+    "block_lists",
     "record_calls",
     "receipts",
     "resolve",
@@ -51,14 +56,16 @@ def _layout(name, field):
 
 
 @torch.compiler.assume_constant_result
-def resolve_key(config=None, backend=None, role="self", category=None, threads=0):
+def resolve_key(config=None, backend=None, role="self", category=None, threads=0, platform=None, facts=None):
     """The key of a configuration: text that states all of it, for `attention(..., key=key)`.
 
-    config: JSON text, a mapping, a configuration of the guide's kind, or None; backend: shorthand for its default; role,
-    category: which entry applies; threads: OpenMP threads of CPU calls, 0 for all. With neither config nor backend
-    FOVEA_BACKEND is read, now. Errors in the configuration are raised here. Owns no tensor; thread-safe.
+    config: JSON text, a mapping, a configuration of the guide's kind, or None; backend: shorthand for its default;
+    role, category: which entry applies; threads: OpenMP threads of CPU calls, 0 for all. With neither config nor
+    backend FOVEA_BACKEND is read, now. platform and facts (a mapping or "sm=90,fa4=4.0.0") describe the device that
+    resolve() is to answer for, in place of the tensors' own. Errors in the configuration are raised here. A key owns
+    no tensor. Thread-safe.
     """
-    return _keys.make_key(config, backend, role, category, threads)
+    return _keys.make_key(config, backend, role, category, threads, platform, facts)
 
 
 def _metadata_text(metadata):
@@ -87,6 +94,7 @@ def attention(
     scale=None,
     is_causal=None,
     window=None,
+    sparse_state=None,
     block_counts=None,
     block_indices=None,
     block_partial=None,
@@ -139,6 +147,8 @@ def attention(
         given["is_causal"] = is_causal
     if window is not None:
         given["window_left"], given["window_right"] = window
+    if sparse_state is not None:
+        given["sparse"] = sparse_state.text
     if metadata is not None:
         given["metadata"] = _metadata_text(metadata)
     if return_lse:
@@ -150,6 +160,21 @@ def attention(
         return (out, lse, receipt) if return_lse else (out, receipt)
     out, lse = (_op.op if torch.compiler.is_compiling() else _op.call)(q, k, v, **given)
     return (out, lse) if return_lse else out
+
+
+def block_lists(mask, device="cpu"):
+    """The lists of a BlockMask as tensors: arguments for attention(..., **block_lists(mask, device))."""
+
+    def tensor(bytes_and_shape):
+        data, shape = bytes_and_shape
+        return torch.frombuffer(bytearray(data), dtype=torch.int32).reshape(shape).to(device)
+
+    return {
+        "block_counts": tensor(mask.counts()),
+        "block_indices": tensor(mask.indices()),
+        "block_q": mask.block_q,
+        "block_kv": mask.block_kv,
+    }
 
 
 def resolve(
@@ -174,6 +199,7 @@ def resolve(
     scale=None,
     is_causal=None,
     window=None,
+    sparse_state=None,
     block_counts=None,
     block_indices=None,
     block_partial=None,
@@ -189,9 +215,9 @@ def resolve(
 ):
     """What attention() would run with these arguments, without running it: the report of docs/execution.md as a dict.
 
-    {"backend", "provider", "path", "instance", "support", "compilation_mode", "reasons", "requested", ...} for the device
-    of the tensors. parallel_strategy, outer_boundaries, paged_kv, kv_cache_dtype: what the host engine declares around
-    the call; require_fullgraph is answered in "requested". Reads no tensor values. Not for compiled code.
+    {"backend", "provider", "path", "instance", "support", "compilation_mode", "reasons", "requested", ...} for the
+    device of the tensors. parallel_strategy, outer_boundaries, paged_kv, kv_cache_dtype: what the host engine declares
+    around the call; require_fullgraph is answered in "requested". Reads no tensor values. Not for compiled code.
     """
     if key is None:
         key = resolve_key(config, backend, role, category)
@@ -205,10 +231,13 @@ def resolve(
         (mask, kv_lengths, cu_seqlens_q, cu_seqlens_kv, block_counts, block_indices, block_partial),
         layout, output_layout, scale, is_causal, left, right, max_seqlen_q, max_seqlen_kv, block_q, block_kv,
     )  # fmt: skip
+    if sparse_state is not None:
+        call.sparse_state = sparse_state._handle
     if return_lse:
         _, shape = _op.output_shapes(q, v, layout, output_layout)
-        _op.describe(call.lse, torch.empty(shape, dtype=torch.float32, device="meta"), "lse")
-        call.lse.device_type, call.lse.device_index = call.q.device_type, call.q.device_index
+        lse = q.new_empty(shape, dtype=torch.float32)
+        _op.describe(call.lse, lse, "lse")
+        call.lse.data = lse.data_ptr()
     stated = None if metadata is None else _keys.metadata(_metadata_text(metadata))
     if stated is not None:
         call.metadata = stated.handle
@@ -232,7 +261,8 @@ def receipts(key):
 class Attention(torch.nn.Module):
     """An attention layer without parameters: resolves its configuration once, then calls attention() with it.
 
-    Arguments as in attention(). Layers of equal configuration share one key, so a compiled model has one graph for them.
+    Arguments as in attention(). Layers of equal configuration share one key, so a compiled model has one graph for
+    them.
     """
 
     def __init__(

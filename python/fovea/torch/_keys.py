@@ -12,10 +12,12 @@ import threading
 
 import fovea
 from fovea import _capi
+from fovea.sparse import SparseAttentionState
 
 _lock = threading.Lock()
 _layers = {}
 _metadata = {}
+_states = {}
 _keys = {}
 _MOST_KEYS = 4096
 
@@ -31,6 +33,8 @@ class Layer:
             role=fovea._text(stated["role"]),
             category=fovea._text(stated["category"]),
             threads=stated["threads"],
+            platform=fovea._text(stated.get("platform")),
+            facts=fovea._text(stated.get("facts")),
         )
         self.key = key
         self.config = config
@@ -66,7 +70,7 @@ def parse(key):
     """The parts of a key; ArgumentError when it is none."""
     try:
         stated = json.loads(key)
-        if set(stated) == {"config", "role", "category", "threads"}:
+        if set(stated) - {"platform", "facts"} == {"config", "role", "category", "threads"}:
             return stated
     except (TypeError, ValueError):
         pass
@@ -75,21 +79,21 @@ def parse(key):
     )
 
 
-def make_key(config=None, backend=None, role="self", category=None, threads=0):
+def make_key(config=None, backend=None, role="self", category=None, threads=0, platform=None, facts=None):
     """The key of a configuration. Reads FOVEA_BACKEND when nothing is configured, now and not at the call."""
-    if config is not None and not isinstance(config, str):
-        config = config.to_json() if hasattr(config, "to_json") else json.dumps(config)
+    config = fovea._config_text(config)
     environment = os.environ.get("FOVEA_BACKEND") if config is None and backend is None else None
-    known = (config, backend, role, category, threads, environment, fovea._generation)
+    if isinstance(facts, dict):
+        facts = ",".join(f"{name}={value}" for name, value in facts.items())
+    known = (config, backend, role, category, threads, platform, facts, environment, fovea._generation)
     key = _keys.get(known)
     if key is None:
         handle = fovea._Config(config, backend)
         stated = fovea._take_json(fovea._lib().fovea_config_to_json, handle._handle)
-        key = json.dumps(
-            {"config": stated, "role": str(role), "category": category, "threads": int(threads)},
-            sort_keys=True,
-            separators=(",", ":"),
-        )
+        parts = {"config": stated, "role": str(role), "category": category, "threads": int(threads)}
+        if platform is not None:
+            parts.update(platform=platform, facts=facts)
+        key = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         with _lock:
             if len(_keys) >= _MOST_KEYS:
                 _keys.clear()
@@ -106,17 +110,28 @@ def layer(key):
         return found
 
 
-def metadata(text):
-    """The metadata that the text states, or None for no text."""
+def _stated(table, text, make):
+    """What a text states, made on first use; None for no text."""
     if not text:
         return None
     with _lock:
-        found = _metadata.get(text)
-        if found is None or found.library is not fovea._lib():
-            if len(_metadata) >= _MOST_KEYS:
-                _metadata.clear()
-            found = _metadata[text] = Metadata(text)
+        known = (text, fovea._generation)
+        found = table.get(known)
+        if found is None:
+            if len(table) >= _MOST_KEYS:
+                table.clear()
+            found = table[known] = make(text)
         return found
+
+
+def metadata(text):
+    """The metadata of a call from JSON text."""
+    return _stated(_metadata, text, Metadata)
+
+
+def sparse_state(text):
+    """A state whose decision is that of SparseAttentionState.text."""
+    return _stated(_states, text, SparseAttentionState._from_text)
 
 
 def note_receipt(of, problem, receipt):

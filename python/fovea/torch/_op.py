@@ -22,7 +22,7 @@ SCHEMA = (
     "Tensor? cu_seqlens_kv=None, Tensor? block_counts=None, Tensor? block_indices=None, Tensor? block_partial=None, "
     "*, str key='', str layout='bshd', str output_layout='bshd', float? scale=None, bool? is_causal=None, "
     "int window_left=-1, int window_right=-1, SymInt max_seqlen_q=0, SymInt max_seqlen_kv=0, int block_q=128, "
-    "int block_kv=128, str metadata='', bool return_lse=False) -> (Tensor out, Tensor lse)"
+    "int block_kv=128, str metadata='', str sparse='', bool return_lse=False) -> (Tensor out, Tensor lse)"
 )
 
 _DTYPES = {
@@ -88,7 +88,8 @@ def output_shapes(q, v, layout, output_layout):
     rank = _RANKS.get(layout)
     if rank is None or q.dim() != rank or v.dim() != rank:
         raise _argument_error(
-            f"q has {q.dim()} and v {v.dim()} dimensions in layout '{layout}' (accepted: 4 in bshd and bhsd, 3 in packed)"
+            f"q has {q.dim()} and v {v.dim()} dimensions in layout '{layout}' "
+            "(accepted: 4 in bshd and bhsd, 3 in packed)"
         )
     batch, seq, heads, _ = _sizes(layout, q.shape)
     dim_v = v.shape[-1]
@@ -123,6 +124,7 @@ def _fake(
     block_q=128,
     block_kv=128,
     metadata="",
+    sparse="",
     return_lse=False,
 ):
     out, lse = output_shapes(q, v, layout, output_layout)
@@ -195,13 +197,15 @@ def _aligned(memory):
 class PreparedCall:
     """The plan and the C structure of calls of one kind, for one thread."""
 
-    def __init__(self, layer, call, metadata, out_shape, lse_shape, dtype, device):
+    def __init__(self, layer, call, metadata, state, out_shape, lse_shape, dtype, device):
         self.layer = layer
         self.library = layer.library
         self.call = call
-        self.metadata = metadata  # kept: the call points to it
+        self.pointed_to = metadata, state
         if metadata is not None:
             call.metadata = metadata.handle
+        if state is not None:
+            call.sparse_state = state._handle
         self.out_shape, self.lse_shape = out_shape, lse_shape
         self.views = (call.q, call.k, call.v, call.out)
         self.optional_views = tuple(getattr(call, name) for name in _OPTIONAL)
@@ -306,6 +310,7 @@ def _run(
     block_q=128,
     block_kv=128,
     metadata="",
+    sparse="",
     return_lse=False,
 ):
     if torch.is_grad_enabled():
@@ -359,6 +364,7 @@ def _run(
         max_seqlen_q,
         max_seqlen_kv,
         metadata,
+        sparse,
         None
         if optional is None
         else (
@@ -371,7 +377,7 @@ def _run(
     if prepared is None:
         prepared = _prepare(
             q, k, v, optional or (None,) * 7, key, layout, output_layout, scale, is_causal, window_left, window_right,
-            max_seqlen_q, max_seqlen_kv, block_q, block_kv, metadata, return_lse,
+            max_seqlen_q, max_seqlen_kv, block_q, block_kv, metadata, sparse, return_lse,
         )  # fmt: skip
         if len(local.calls) >= _MOST_CALLS:
             local.calls.clear()
@@ -409,7 +415,7 @@ def _run(
 
 def _prepare(
     q, k, v, optional, key, layout, output_layout, scale, is_causal, window_left, window_right, max_seqlen_q,
-    max_seqlen_kv, block_q, block_kv, metadata, return_lse,
+    max_seqlen_kv, block_q, block_kv, metadata, sparse, return_lse,
 ):  # fmt: skip
     layer = _keys.layer(key)
     out_shape, lse_shape = output_shapes(q, v, layout, output_layout)
@@ -417,8 +423,10 @@ def _prepare(
         q, k, v, optional, layout, output_layout, scale, is_causal, window_left, window_right, max_seqlen_q,
         max_seqlen_kv, block_q, block_kv,
     )  # fmt: skip
-    stated = _keys.metadata(metadata)
-    return PreparedCall(layer, call, stated, out_shape, lse_shape if return_lse else None, q.dtype, q.device)
+    return PreparedCall(
+        layer, call, _keys.metadata(metadata), _keys.sparse_state(sparse), out_shape,
+        lse_shape if return_lse else None, q.dtype, q.device,
+    )  # fmt: skip
 
 
 # Owns the registrations; they last as long as the module.
