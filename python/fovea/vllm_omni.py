@@ -225,7 +225,8 @@ class FoveaImpl(AttentionImpl):
             require_fullgraph=bool(getattr(context, "require_fullgraph", False)),
             **call.options,
         )
-        reason = "; ".join(each["message"] for each in report["reasons"]) or None
+        reason = "; ".join(each["message"] for each in report["reasons"])
+        reason = f"{report['backend']}: {reason}" if reason else None
         return _result(context, report["path"], report["support"], report["compilation_mode"], reason)
 
 
