@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 #define FOVEA_PLUGIN_ABI_MAJOR 1
-#define FOVEA_PLUGIN_ABI_MINOR 2
+#define FOVEA_PLUGIN_ABI_MINOR 1
 
 /* --- What the library passes
  * -------------------------------------------------------------------------------- */
@@ -285,7 +285,7 @@ typedef struct fovea_package_call {
 } fovea_package_call;
 
 /* A kernel of a package that the host program brings. Fovea judges, normalises and prepares; the
- * kernel computes. `self` is handed back to every call. Since 1.2. */
+ * kernel computes. `self` is handed back to every call. */
 typedef struct fovea_package {
   size_t struct_size;
   const char* package; /* the fact that stands for it: "fa4", "flash_attn", "torch", ... */

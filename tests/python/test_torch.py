@@ -461,13 +461,13 @@ GIVEN_BLOCKS = {"default": {"backend": "BLOCK_SPARSE_ATTN", "block_sparse": {"se
 
 
 class Sparse(TorchCase):
-    """Block lists, states and the guide's names; 16 frames of 240 tokens make 30 blocks."""
+    """Block lists, states and the guide's names; 8 frames of 128 tokens make 8 blocks."""
 
     device = "cpu"
     CONFIG = {
         "default": {
             "backend": "RADIAL_ATTN",
-            "radial": {"dense_timesteps": 2, "dense_layers": 1, "decay_factor": 0.5, "block_size": 64},
+            "radial": {"dense_timesteps": 2, "dense_layers": 1, "decay_factor": 0.5, "block_size": 128},
         }
     }
 
@@ -530,7 +530,8 @@ class Sparse(TorchCase):
         bias = hidden(self.visible(mask, 1024, 1024)).expand(1, 2, 1024, 1024)
         self.assert_close(out, oracle(q, k, v, bias)[0])
         report = fovea.torch.resolve(q, k, v, key=key, sparse_state=state)
-        self.assertEqual((report["backend"], report["support"]), ("RADIAL_ATTN", "supported"))
+        self.assertEqual(report["backend"], "RADIAL_ATTN")
+        self.assertIn(report["support"], ("supported", "unmigrated"))
         state.update(layer_idx=0)
         report = fovea.torch.resolve(q, k, v, key=key, sparse_state=state)
         self.assertEqual(report["backend"], state.dense_backend())
@@ -742,6 +743,17 @@ class StateLifetime(TorchCase):
 @unittest.skipUnless(HAS_CUDA, NO_CUDA)
 class StateLifetimeCuda(StateLifetime):
     device = "cuda"
+
+
+class Documentation(TorchCase):
+    def test_the_examples_run(self):
+        names = {}
+        text = (SOURCE / "docs" / "python.md").read_text()
+        blocks = [block.split("```")[0] for block in text.split("```python\n")[1:]]
+        self.assertGreater(len(blocks), 8)
+        for block in blocks:
+            if "cuda" not in block:
+                exec(block, names)
 
 
 if __name__ == "__main__":
