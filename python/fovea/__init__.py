@@ -30,12 +30,15 @@ from .errors import class_for as _class_for
 __all__ = [
     "ArgumentError",
     "Attention",
+    "BlockMask",
     "CommunicationError",
     "DeviceError",
     "FoveaError",
     "InternalError",
+    "MaskMap",
     "Reason",
     "ResourceError",
+    "SparseAttentionState",
     "UnsupportedError",
     "attention",
     "availability",
@@ -48,14 +51,23 @@ __all__ = [
 
 _library = None
 _lock = _threading.Lock()
+# Counts what makes earlier plans stale: another library, other backends behind the names.
+_generation = 0
+
+
+def _invalidate():
+    global _generation
+    with _lock:
+        _generation += 1
 
 
 def load_library(path=None):
     """Loads libfovea from `path`, or from the package, a checkout's build folder or the system. Done on first use."""
-    global _library
+    global _library, _generation
     with _lock:
         if _library is None or path is not None:
             _library = _capi.load(path)
+            _generation += 1
     return _library
 
 
@@ -95,13 +107,18 @@ def _take_json(function, *arguments):
         _lib().fovea_string_free(text)
 
 
+def _config_text(config):
+    if config is None or isinstance(config, str):
+        return config
+    return config.to_json() if hasattr(config, "to_json") else _json.dumps(config)
+
+
 class _Config:
-    """An AttentionConfig handle. `config` is JSON text, a mapping or None."""
+    """An AttentionConfig handle. `config` is JSON text, a mapping, an object with to_json(), or None."""
 
     def __init__(self, config=None, backend=None):
         self._handle = _c.c_void_p()
-        if config is not None and not isinstance(config, str):
-            config = _json.dumps(config)
+        config = _config_text(config)
         # The environment belongs to a call that configures nothing.
         use_environment = config is None and backend is None
         _call(_lib().fovea_config_create, _text(config), _text(backend), use_environment, _c.byref(self._handle))
@@ -167,13 +184,15 @@ class Attention:
         scale=None,
         is_causal=None,
         window=None,
+        sparse_state=None,
         return_lse=False,
         return_receipt=False,
     ):
         """q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv] in `layout`; out [B,Sq,Hq,Dv] of q's kind and dtype.
 
         mask: boolean (True = attend) or additive, [1|B,Skv], [1|B,1|Sq,Skv] or [1|B,1|Hq,1|Sq,Skv]. window: (left,
-        right), -1 for unbounded. Returns out, or a tuple (out[, lse][, receipt]) with what was asked for.
+        right), -1 for unbounded. sparse_state: a SparseAttentionState, for layers whose backend is sparse. Returns out,
+        or a tuple (out[, lse][, receipt]) with what was asked for.
         """
         call = _capi.Call(struct_size=_c.sizeof(_capi.Call), window_left=-1, window_right=-1)
         given = {
@@ -198,6 +217,8 @@ class Attention:
             call.is_causal, call.has_is_causal = bool(is_causal), 1
         if window is not None:
             call.window_left, call.window_right = window
+        if sparse_state is not None:
+            call.sparse_state = sparse_state._handle
         lib = _lib()
         out_spec, lse_spec = _capi.Tensor(), _capi.Tensor()
         _call(lib.fovea_output_spec, _c.byref(call), _c.byref(out_spec), _c.byref(lse_spec))
@@ -267,12 +288,26 @@ def load_plugin(file):
     Returns {"file", "name", "version", "platforms", "backends": [{"path", "name", "replaced"}]}. Runs the plugin's
     code, which stays loaded. Raises ArgumentError without such a file, UnsupportedError for a plugin that is wrong.
     """
-    return _take_json(_lib().fovea_load_plugin, _os.fsencode(file))
+    try:
+        return _take_json(_lib().fovea_load_plugin, _os.fsencode(file))
+    finally:
+        _invalidate()
 
 
 def load_plugins_from_environment():
     """Loads the plugins in the folders of FOVEA_PLUGIN_PATH: {"loaded": [...], "failed": [messages]}."""
-    return _take_json(_lib().fovea_load_plugins_from_environment)
+    try:
+        return _take_json(_lib().fovea_load_plugins_from_environment)
+    finally:
+        _invalidate()
+
+
+def __getattr__(name):
+    if name in ("BlockMask", "MaskMap", "SparseAttentionState"):
+        from . import sparse
+
+        return getattr(sparse, name)
+    raise AttributeError(f"module 'fovea' has no attribute '{name}'")
 
 
 def version():

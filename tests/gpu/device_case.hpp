@@ -1,6 +1,8 @@
 // A problem with its tensors in host memory and on a device.
 #pragma once
 
+#include <stdexcept>
+
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -16,7 +18,7 @@ inline constexpr Device kDevice{DeviceType::cuda, 0};
 
 template <class T>
 T must(Result<T> result) {
-  EXPECT_TRUE(result.has_value()) << (result ? "" : result.error().message);
+  if (!result) throw std::runtime_error(result.error().message);
   return std::move(result).value();
 }
 inline void must(const Status& status) {

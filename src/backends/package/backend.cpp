@@ -70,7 +70,7 @@ class PackagePlan final : public Plan {
       t.k.shape[0] = t.v.shape[0] = static_cast<const int32_t*>(t.cu_seqlens_kv.data)[1];
     }
     try {
-      return kernel_->run({row_.path, problem_, t, valid_queries, stream});
+      return kernel_->run({row_.path, problem_, t, valid_queries, stream, receipt_.backend});
     } catch (...) {
       return Error{ErrorCode::device_error,
                    "the kernel of package " + kernel_->package + " threw an exception",
@@ -164,6 +164,9 @@ class PackageBackend final : public Backend {
     if (!context.prepared.empty() && row.path != "package")
       r.reasons.push_back({ReasonCode::prepared, "prepared tensors", context.prepared, "none",
                            "drop them or choose a backend that reads them"});
+    if (kernel_->refusals)
+      for (Reason& reason : kernel_->refusals(r.backend, problem))
+        r.reasons.push_back(std::move(reason));
     if (kernel_->validate_dims) {
       const auto alignment = static_cast<int64_t>(16 / size_bytes(problem.dtype));
       if (auto why = kernel_->validate_dims(problem.head_dim, problem.dim_v, alignment))
