@@ -368,6 +368,23 @@ class RealPackages(unittest.TestCase):
     def test_flash_attn_4(self):
         self.check("fa4", "FLASH_ATTN_4", DIMENSIONS, 1e-2)
 
+    def test_flash_attn_4_compiled_and_against_the_package(self):
+        (row,) = providers.bind("fa4")
+        if row["state"] != "bound":
+            self.skipTest(f"fa4: {row['cause']}")
+        cute = importlib.import_module("flash_attn.cute")
+        key = fovea.torch.resolve_key(backend="FLASH_ATTN_4")
+        attend = torch.compile(
+            lambda q, k, v: fovea.torch.attention(q, k, v, key=key), fullgraph=True, dynamic=True, backend="aot_eager"
+        )
+        for seq in (256, 512, 1024):
+            torch.manual_seed(SEED)
+            q, k, v = (torch.randn(1, seq, 4, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+            direct = cute.flash_attn_func(q, k, v)
+            direct = direct[0] if isinstance(direct, tuple) else direct
+            torch.testing.assert_close(attend(q, k, v), direct, atol=1e-2, rtol=1e-2)
+        torch.library.opcheck(torch.ops.fovea.attention.default, (q, k, v), {"key": key})
+
     def test_flash_attn_3(self):
         self.check("flash_attn_3", "FLASH_ATTN_3", ((64, 64), (128, 128)), 1e-2)
 

@@ -422,6 +422,36 @@ class Compiled(TorchCase):
         self.assert_close(out, oracle(*tensors)[0])
         self.assertEqual([call["receipt"]["backend"] for call in calls], ["TORCH_SDPA"])
 
+    def test_export_keeps_the_configuration_in_the_graph(self):
+        from fovea.torch import guide
+
+        class Two(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.attend = fovea.torch.Attention()
+                self.config = guide.AttentionConfig.dense_attention(guide.AttnImplType.TORCH_SDPA)
+
+            def forward(self, q, k, v):
+                return self.attend(q, k, v) + guide.attention(q, k, v, attention_config=self.config)
+
+        model = Two()
+        length = {1: torch.export.Dim("length", min=2, max=512)}
+        with torch.no_grad():
+            example = tuple(torch.randn(2, 40, 4, 32, device=self.device) for _ in range(3))
+            exported = torch.export.export(model, example, dynamic_shapes=(length, length, length))
+            other = tuple(torch.randn(2, 77, 4, 32, device=self.device) for _ in range(3))
+            self.assertTrue(torch.equal(exported.module()(*other), model(*other)))
+        self.assertIn("TORCH_SDPA", exported.graph_module.code)
+
+    def test_profilers_and_transforms_see_the_operator(self):
+        tensors = inputs(torch.float32, self.device)
+        with torch.profiler.profile() as profile:
+            fovea.torch.attention(*tensors)
+        self.assertIn("fovea::attention", {event.key for event in profile.key_averages()})
+        with torch._subclasses.FakeTensorMode() as mode:
+            out = fovea.torch.attention(*(mode.from_tensor(t) for t in tensors))
+        self.assertIsInstance(out, torch._subclasses.FakeTensor)
+
     def test_layers_of_one_configuration_share_a_graph(self):
         blocks = [Block().to(self.device).eval() for _ in range(3)]
         counter = CompileCounterWithBackend("eager")

@@ -38,7 +38,7 @@ _DTYPES = {
 _RANKS = {"bshd": 4, "bhsd": 4, "packed": 3}
 _WORKSPACE_ALIGNMENT = 256
 _MOST_CALLS = 1024
-_MOST_KEPT_BYTES = 1 << 20
+_MOST_KEPT_BYTES = 1 << 16
 
 _OPTIONAL = (
     "mask",
