@@ -83,6 +83,30 @@ FOVEA_DEVICE void exponentials(float (&s)[kScores], Rows& rows, const Correction
   rows.sum[1] += sum[1];
 }
 
+/// Probabilities s, at most 2^100, against a reference that was too low: it rises by whole powers of
+/// two until none of a row exceeds 2. `here` holds the sums of s, `rows` those before them.
+template <int kScores>
+FOVEA_DEVICE void raise_reference(float (&s)[kScores], Rows& rows, Rows& here, Correction& c,
+                                  float scale_log2) {
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    float largest = s[2 * h];
+#pragma unroll
+    for (int j = 0; j < kScores / 4; j++)
+      largest = fmaxf(largest, fmaxf(s[4 * j + 2 * h], s[4 * j + 2 * h + 1]));
+    const uint32_t exponent = max(__float_as_uint(quad_max(largest)) >> 23, 127u);
+    c.factor[h] = __uint_as_float((254u - exponent) << 23);
+    c.maximum[h] += static_cast<float>(exponent - 127u);
+    rows.maximum[h] = c.maximum[h] / scale_log2;
+    rows.sum[h] *= c.factor[h];
+    here.sum[h] *= c.factor[h];
+#pragma unroll
+    for (int j = 0; j < kScores / 4; j++)
+#pragma unroll
+      for (int e = 0; e < 2; e++) s[4 * j + 2 * h + e] *= c.factor[h];
+  }
+}
+
 /// Keeps the first kCount exponentials before what follows in the compiler's order; ptxas may still
 /// move them behind a later wait.
 template <int kCount, int kScores>

@@ -8,6 +8,7 @@
 
 #include "src/backends/flash_sm90/mask.cuh"
 #include "src/backends/flash_sm90/output.cuh"
+#include "src/backends/flash_sm90/scores.cuh"
 #include "src/cuda/pipeline.cuh"
 
 namespace fovea::flash_sm90 {
@@ -170,6 +171,56 @@ struct Consumer {
     cuda::pack<Type>(s, probabilities);
   }
 
+  // A reference that stays
+  // -----------------------------------------------------------------------------
+
+  /// After the first blocks of a tile. Rows without a finite maximum get a reference against which
+  /// any probability is infinite or NaN.
+  FOVEA_DEVICE void keep_reference() {
+    if constexpr (T::kFixedReference) {
+#pragma unroll
+      for (int h = 0; h < 2; h++) correction.maximum[h] = rows.maximum[h] * p.scale_log2;
+    }
+  }
+  /// Raises the reference to the block's largest probability, in whole powers of two, so that what
+  /// exists is scaled exactly. `here` holds the block's own sums. No product is running.
+  FOVEA_DEVICE void raise_reference(cuda::Rows& here, const Task& t, int i) {
+    constexpr float kLost = 0x1p100f;
+    if (__any_sync(~0u, !(here.sum[0] < kLost && here.sum[1] < kLost))) {
+      const int q = q_ring.stage * T::kWarpgroups + warpgroup;
+      warp_scores<kKey>(s, shared + q * T::kQBytes, p, t, i);
+      cuda::row_maximum<false, true, cuda::Rescale::always>(s, rows, correction, p.scale_log2);
+      cuda::exponentials<0, T::kScores>(s, rows, correction, p.scale_log2);
+      keep_reference();
+      here.sum[0] = here.sum[1] = 0.f;
+    } else {
+      cuda::raise_reference(s, rows, here, correction, p.scale_log2);
+    }
+    cuda::pack<Type>(s, probabilities);
+    cuda::rescale<cuda::Rescale::always>(o, correction);
+  }
+  /// A block within a tile against the reference: no maximum and, mostly, no rescaling of O.
+  FOVEA_DEVICE void step_against_reference(const Task& t, int i, bool last) {
+    wait_k();
+    issue_both();
+    wait_scores();
+    cuda::Rows here{{}, {0.f, 0.f}};
+    cuda::exponentials<0, T::kEarlyScores>(s, here, correction, p.scale_log2);
+    cuda::pin_exponentials<T::kEarlyScores>(s);
+    cuda::wgmma_wait<0>();
+    cuda::pin(o);
+    cuda::pin(probabilities);
+    free_v();
+    cuda::exponentials<T::kEarlyScores, T::kScores>(s, here, correction, p.scale_log2);
+    cuda::pack<Type>(s, probabilities);
+    const bool within = here.sum[0] <= T::kGrowthLimit && here.sum[1] <= T::kGrowthLimit;
+    if (__any_sync(~0u, !within)) raise_reference(here, t, i);  // NaN too
+    rows.sum[0] += here.sum[0];
+    rows.sum[1] += here.sum[1];
+    free_q(last);
+    accumulate = 1;
+  }
+
   // Partial tiles
   // -----------------------------------------------------------------------------------
 
@@ -205,7 +256,7 @@ struct Consumer {
     wait_scores();
     free_q(last);
     if constexpr (kMasked) hide<kKey>(s, p, t, i, lane);
-    softmax<false, kMasked>();
+    softmax<false, kMasked || T::kFixedReference>();
     cuda::rescale<T::kRescale>(o, correction);
     accumulate = 1;
     if constexpr (kMasked) guard_values(t, i);
@@ -255,6 +306,7 @@ struct Consumer {
     if (first.masked) hide<kKey>(s, p, *task, begin, lane);
     cuda::row_maximum<true, T::kGrouped, T::kRescale>(s, rows, correction, p.scale_log2);
     cuda::exponentials<0, T::kScores>(s, rows, correction, p.scale_log2);
+    keep_reference();
     cuda::pack<Type>(s, probabilities);
     if (T::kGrouped && first.masked) guard_values(*task, begin);
 
@@ -264,9 +316,19 @@ struct Consumer {
         const int partials = cuda::uniform(min(task->partials, end));
 #pragma unroll 1
         for (; i < partials; i++) step<true>(*task, i, i == end - 1);
+        keep_reference();
       }
+      if constexpr (T::kFixedReference) {
+        // With a single query buffer the last block takes its maximum: Q is free before its
+        // softmax.
+        const int against = T::kQStages > 1 ? end : end - 1;
 #pragma unroll 1
-      for (; i < end; i++) step<false>(*task, i, i == end - 1);
+        for (; i < against; i++) step_against_reference(*task, i, i == end - 1);
+        if (T::kQStages == 1 && i < end) step<false>(*task, i, true);
+      } else {
+#pragma unroll 1
+        for (; i < end; i++) step<false>(*task, i, i == end - 1);
+      }
       if (next.begin == next.end) break;
       // The same step across a tile boundary.
       const Task* done_task = task;
@@ -287,6 +349,7 @@ struct Consumer {
       const cuda::Rows done = rows;
       if (masked) hide<kKey>(s, p, *task, begin, lane);
       softmax<true, T::kGrouped>();
+      keep_reference();
       finish(done, *done_task, done_is_piece);
       accumulate = 0;
       __syncwarp();

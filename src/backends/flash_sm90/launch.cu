@@ -193,6 +193,11 @@ LaunchStatus launch(const Problem& problem, const Choice& choice, const Argument
   p.scale = arguments.scale;
   p.scale_log2 = arguments.scale * 1.4426950408889634f;
   p.out = arguments.out.data;
+  p.k = arguments.k.data;
+  p.k_batch = problem.packed ? 0 : arguments.k.batch;
+  p.k_row = arguments.k.row;
+  p.k_head = arguments.k.head;
+  p.head_dim = problem.head_dim;
   p.out_batch = problem.packed ? 0 : arguments.out.batch;
   p.out_row = arguments.out.row;
   p.out_head = arguments.out.head;

@@ -38,6 +38,10 @@ struct Params {
   int qk_column_step = 0, qk_panel_step = 1;
   int v_column_step = 0, v_panel_step = 1;
 
+  const void* k = nullptr;                          // for scores that are computed again
+  std::int64_t k_batch = 0, k_row = 0, k_head = 0;  // element strides
+  int head_dim = 0;
+
   float scale = 0, scale_log2 = 0;
   void* out = nullptr;                                    // for stores that bypass the tensor map
   std::int64_t out_batch = 0, out_row = 0, out_head = 0;  // element strides

@@ -1,0 +1,51 @@
+// Scores again, warp by warp, from memory: when probabilities have overflowed, S and its K tile are
+// gone.
+#pragma once
+
+#include "src/backends/flash_sm90/work.cuh"
+#include "src/cuda/mma.cuh"
+
+namespace fovea::flash_sm90 {
+
+/// S of this warp's 16 rows of the 64-row query tile at shared address `q` against visited block i,
+/// every key of which is visible. mma.sync leaves a warp's rows in the registers where wgmma leaves
+/// them, and a warp may do this alone.
+template <Key kKey>
+FOVEA_DEVICE void warp_scores(float (&s)[Traits<kKey>::kScores], uint32_t q, const Params& p,
+                              const Task& t, int i) {
+  using T = Traits<kKey>;
+  const uint32_t thread = cuda::opaque(threadIdx.x % 128), lane = thread % 32;
+  const uint32_t q_row = thread / 32 * 16 + lane % 16, q_chunk = lane / 16;
+  const uint16_t* k = static_cast<const uint16_t*>(p.k) + t.batch * p.k_batch +
+                      (t.kv_start + static_cast<int>(lane / 4)) * p.k_row +
+                      divide(t.head, p.kv_group) * p.k_head;
+  const int block = block_of<kKey>(p, t, i);
+  // The key of column n of the tile; pairs are two blocks.
+  const auto key_of = [&](int n) {
+    constexpr int kHalf = T::kBlockKv / 2;
+    if constexpr (T::kPairs) return pair_block(p, t, i, n / kHalf) * kHalf + n % kHalf;
+    return block * T::kBlockKv + n;
+  };
+  const auto pair = [&](int n, int column) {
+    return column < p.head_dim
+               ? *reinterpret_cast<const uint32_t*>(k + key_of(n) * p.k_row + column)
+               : 0u;
+  };
+#pragma unroll
+  for (int n = 0; n < T::kScores; n++) s[n] = 0.f;
+#pragma unroll 1
+  for (int step = 0; step < T::kHeadDim / 16; step++) {
+    uint32_t a[4];
+    cuda::ldmatrix(a, q + T::Tile::offset(q_row, 2 * step + q_chunk, 64));
+    const int column = 16 * step + 2 * static_cast<int>(lane % 4);
+#pragma unroll
+    for (int j = 0; j < T::kBlockKv / 8; j++) {
+      float d[4] = {s[4 * j], s[4 * j + 1], s[4 * j + 2], s[4 * j + 3]};
+      cuda::mma<typename T::Type>(d, a, pair(8 * j, column), pair(8 * j, column + 8));
+#pragma unroll
+      for (int e = 0; e < 4; e++) s[4 * j + e] = d[e];
+    }
+  }
+}
+
+}  // namespace fovea::flash_sm90
