@@ -16,20 +16,23 @@ FOVEA_DEVICE void warp_scores(float (&s)[Traits<kKey>::kScores], uint32_t q, con
   using T = Traits<kKey>;
   const uint32_t thread = cuda::opaque(threadIdx.x % 128), lane = thread % 32;
   const uint32_t q_row = thread / 32 * 16 + lane % 16, q_chunk = lane / 16;
-  const uint16_t* k = static_cast<const uint16_t*>(p.k) + t.batch * p.k_batch +
-                      (t.kv_start + static_cast<int>(lane / 4)) * p.k_row +
-                      divide(t.head, p.kv_group) * p.k_head;
-  const int block = block_of<kKey>(p, t, i);
-  // The key of column n of the tile; pairs are two blocks.
-  const auto key_of = [&](int n) {
-    constexpr int kHalf = T::kBlockKv / 2;
-    if constexpr (T::kPairs) return pair_block(p, t, i, n / kHalf) * kHalf + n % kHalf;
-    return block * T::kBlockKv + n;
+  // Row lane / 4 of the first block, and in a pair of the second one too.
+  constexpr int kRows = T::kPairs ? T::kBlockKv / 2 : T::kBlockKv;
+  const auto rows_of = [&](int block) {
+    return static_cast<const uint16_t*>(p.k) + t.batch * p.k_batch +
+           (t.kv_start + block * kRows + static_cast<int>(lane / 4)) * p.k_row +
+           divide(t.head, p.kv_group) * p.k_head;
   };
-  const auto pair = [&](int n, int column) {
-    return column < p.head_dim
-               ? *reinterpret_cast<const uint32_t*>(k + key_of(n) * p.k_row + column)
-               : 0u;
+  const uint16_t* k[T::kPairs ? 2 : 1];
+  if constexpr (T::kPairs) {
+    k[0] = rows_of(pair_block(p, t, i, 0));
+    k[1] = rows_of(pair_block(p, t, i, 1));
+  } else {
+    k[0] = rows_of(block_of<kKey>(p, t, i));
+  }
+  const auto pair = [&](int row, int column) {
+    const uint16_t* from = k[T::kPairs ? row / kRows : 0] + row % kRows * p.k_row + column;
+    return column < p.head_dim ? *reinterpret_cast<const uint32_t*>(from) : 0u;
   };
 #pragma unroll
   for (int n = 0; n < T::kScores; n++) s[n] = 0.f;
