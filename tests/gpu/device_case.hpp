@@ -34,7 +34,10 @@ struct DeviceCase {
     CallOptions options;
     options.input_layout = problem.layout;
     options.output_layout = problem.out_layout;
+    options.scale = problem.scale;
     options.is_causal = problem.causal;
+    options.window = problem.window;
+    options.out_dtype = problem.out_dtype;
     options.return_lse = problem.lse;
     options.stream = stream.get();
     return options;
