@@ -130,6 +130,7 @@ struct CudaBackend {
   std::shared_ptr<const Backend> (*make)();
   DType dtype;
   bool may_allocate;
+  bool allow_copy = false;
 };
 constexpr CudaBackend kCudaBackends[] = {
     {"cuda_flash_sm90", backend::FLASH_ATTN_3, backends::make_flash_sm90_backend, kBF16, false},
@@ -137,6 +138,7 @@ constexpr CudaBackend kCudaBackends[] = {
     {"cuda_flash_sm80_f32", backend::FLASH_ATTN_2, backends::make_flash_sm80_backend, kF32, false},
     {"cuda_sdpa", backend::TORCH_SDPA, backends::make_cuda_sdpa_backend, kF32, false},
     {"cuda_cudnn", backend::CUDNN_ATTN, backends::make_cudnn_backend, kBF16, true},
+    {"cuda_cudnn_copies", backend::CUDNN_ATTN, backends::make_cudnn_backend, kBF16, true, true},
 };
 
 constexpr CudaBackend kCudaBlockBackends[] = {
@@ -160,6 +162,11 @@ void add_cuda_targets(std::span<const CudaBackend> rows, const std::string& plai
     t.whole_contract = false;
     t.host_tensors = false;
     t.dtype = row.dtype;
+    if (row.allow_copy) {
+      t.entry.emplace();
+      t.entry->backend = row.name;
+      t.entry->allow_copy = true;
+    }
     const Problem problem = *parse_problem(std::string(name(row.dtype)) + plain);
     if (t.backend->resolve(t.name, problem, nullptr, t.context).support !=
         SupportStatus::unsupported)
@@ -183,10 +190,10 @@ std::vector<Target> block_targets() {
   add_cpu_targets("block_sparse_", backend::BLOCK_SPARSE_ATTN,
                   backends::make_block_sparse_backend(), "f32 b1 h1 s1 d1 sparse=random", out);
   add_cuda_targets(kCudaBlockBackends, " b1 h1 s64 d64 sparse=random", out);
-  auto spec = std::make_shared<AttentionSpec>();
-  spec->backend = backend::BLOCK_SPARSE_ATTN;
-  spec->block_sparse.emplace().selection = "mask";
-  for (Target& target : out) target.spec = spec;
+  for (Target& target : out) {
+    target.entry.emplace().backend = target.name;
+    target.entry->block_sparse.emplace().selection = "mask";
+  }
   return out;
 }
 

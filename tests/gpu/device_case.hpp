@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <utility>
 
 #include "fovea/fovea.hpp"
@@ -16,7 +17,7 @@ inline constexpr Device kDevice{DeviceType::cuda, 0};
 
 template <class T>
 T must(Result<T> result) {
-  EXPECT_TRUE(result.has_value()) << (result ? "" : result.error().message);
+  if (!result) throw std::runtime_error(result.error().message);
   return std::move(result).value();
 }
 inline void must(const Status& status) {
