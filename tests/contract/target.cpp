@@ -163,10 +163,9 @@ void add_cuda_targets(std::span<const CudaBackend> rows, const std::string& plai
     t.host_tensors = false;
     t.dtype = row.dtype;
     if (row.allow_copy) {
-      auto spec = std::make_shared<AttentionSpec>();
-      spec->backend = row.name;
-      spec->allow_copy = true;
-      t.spec = std::move(spec);
+      t.entry.emplace();
+      t.entry->backend = row.name;
+      t.entry->allow_copy = true;
     }
     const Problem problem = *parse_problem(std::string(name(row.dtype)) + plain);
     if (t.backend->resolve(t.name, problem, nullptr, t.context).support !=
@@ -191,10 +190,10 @@ std::vector<Target> block_targets() {
   add_cpu_targets("block_sparse_", backend::BLOCK_SPARSE_ATTN,
                   backends::make_block_sparse_backend(), "f32 b1 h1 s1 d1 sparse=random", out);
   add_cuda_targets(kCudaBlockBackends, " b1 h1 s64 d64 sparse=random", out);
-  auto spec = std::make_shared<AttentionSpec>();
-  spec->backend = backend::BLOCK_SPARSE_ATTN;
-  spec->block_sparse.emplace().selection = "mask";
-  for (Target& target : out) target.spec = spec;
+  for (Target& target : out) {
+    target.entry.emplace().backend = target.name;
+    target.entry->block_sparse.emplace().selection = "mask";
+  }
   return out;
 }
 

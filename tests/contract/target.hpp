@@ -38,8 +38,10 @@ struct Target {
   bool host_tensors = true;
   // A type of q, k and v that it takes.
   DType dtype = kF32;
-  // What the backend is configured with; null: nothing.
-  std::shared_ptr<const AttentionSpec> spec = {};
+  // The configuration's entry that it is reached through.
+  std::optional<AttentionSpec> entry = {};
+
+  const AttentionSpec* spec() const noexcept { return entry ? &*entry : nullptr; }
 };
 
 // Those that this machine can run: on the CPU every instruction set, on a GPU every backend that

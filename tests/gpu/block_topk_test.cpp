@@ -35,18 +35,18 @@ int64_t length_of(const DeviceCase& c, int64_t batch) {
 }
 
 // Averages of cells of one head, in float64: [cells][dim].
-std::vector<std::vector<double>> cells_of(const TensorView& t, int64_t batch, int64_t head,
-                                          int64_t tokens, int64_t dim) {
+std::vector<std::vector<double>> cells_of(const TensorView& t, const Strides& strides,
+                                          int64_t batch, int64_t head, int64_t tokens,
+                                          int64_t dim) {
   std::vector<std::vector<double>> out;
+  const int64_t from = batch * strides.batch + head * strides.head;
   for (int64_t first = 0; first < tokens; first += kCell) {
     const int64_t last = std::min(first + kCell, tokens);
     std::vector<double>& mean = out.emplace_back(static_cast<size_t>(dim));
     for (int64_t i = first; i < last; ++i)
       for (int64_t d = 0; d < dim; ++d)
-        mean[static_cast<size_t>(d)] +=
-            load_element(t.data, t.dtype,
-                         batch * t.stride[0] + i * t.stride[1] + head * t.stride[2] + d) /
-            static_cast<double>(last - first);
+        mean[static_cast<size_t>(d)] += load_element(t.data, t.dtype, from + i * strides.seq + d) /
+                                        static_cast<double>(last - first);
   }
   return out;
 }
@@ -56,9 +56,9 @@ std::vector<double> scores_of(const DeviceCase& c, int64_t block, int64_t batch,
                               int64_t row) {
   const Problem& p = c.problem;
   const AttentionTensors& t = c.inputs.tensors();
-  const auto queries = cells_of(t.q, batch, head, p.seq_q, p.head_dim);
-  const auto keys =
-      cells_of(t.k, batch, head / (p.heads_q / p.heads_kv), length_of(c, batch), p.head_dim);
+  const auto queries = cells_of(t.q, p.q_strides, batch, head, p.seq_q, p.head_dim);
+  const auto keys = cells_of(t.k, p.k_strides, batch, head / (p.heads_q / p.heads_kv),
+                             length_of(c, batch), p.head_dim);
   const auto per_block = static_cast<size_t>(block / kCell);
   std::vector<double> out;
   for (size_t first = 0; first < keys.size(); first += per_block) {

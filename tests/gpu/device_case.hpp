@@ -1,10 +1,9 @@
 // A problem with its tensors in host memory and on a device.
 #pragma once
 
-#include <stdexcept>
-
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <utility>
 
 #include "fovea/fovea.hpp"
@@ -36,7 +35,10 @@ struct DeviceCase {
     CallOptions options;
     options.input_layout = problem.layout;
     options.output_layout = problem.out_layout;
+    options.scale = problem.scale;
     options.is_causal = problem.causal;
+    options.window = problem.window;
+    options.out_dtype = problem.out_dtype;
     options.return_lse = problem.lse;
     options.stream = stream.get();
     return options;
