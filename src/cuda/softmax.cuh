@@ -12,9 +12,18 @@ namespace fovea::cuda {
 /// exact in float32 and in the exponent range of either 16-bit type).
 enum class Rescale { always, on_growth };
 
+/// This thread's part of the row sums of one block.
+struct Sums {
+  float sum[2] = {0.f, 0.f};
+};
+
 struct Rows {
   float maximum[2];  // of the raw scores, as used in the exponent
   float sum[2];      // this thread's part
+  FOVEA_DEVICE void add(const Sums& block) {
+    sum[0] += block.sum[0];
+    sum[1] += block.sum[1];
+  }
 };
 
 struct Correction {
@@ -68,25 +77,22 @@ FOVEA_DEVICE void row_maximum(float (&s)[kScores], Rows& rows, Correction& c, fl
   }
 }
 
-/// Scores kFrom..kTo-1 become probabilities.
+/// Scores kFrom..kTo-1 become probabilities; their sums are added to those of the block so far.
 template <int kFrom, int kTo, int kScores>
-FOVEA_DEVICE void exponentials(float (&s)[kScores], Rows& rows, const Correction& c,
+FOVEA_DEVICE void exponentials(float (&s)[kScores], Sums& block, const Correction& c,
                                float scale_log2) {
-  float sum[2] = {0.f, 0.f};
 #pragma unroll
   for (int j = kFrom; j < kTo; j++) {
     const int h = (j >> 1) & 1;
     s[j] = exp2_fast(fmaf(s[j], scale_log2, -c.maximum[h]));
-    sum[h] += s[j];
+    block.sum[h] += s[j];
   }
-  rows.sum[0] += sum[0];
-  rows.sum[1] += sum[1];
 }
 
-/// Probabilities s, at most 2^100, against a reference that was too low: it rises by whole powers of
-/// two until none of a row exceeds 2. `here` holds the sums of s, `rows` those before them.
+/// Probabilities s, at most 2^100, against a reference that was too low: it rises by whole powers
+/// of two until none of a row exceeds 2. `here` holds the sums of s, `rows` those before them.
 template <int kScores>
-FOVEA_DEVICE void raise_reference(float (&s)[kScores], Rows& rows, Rows& here, Correction& c,
+FOVEA_DEVICE void raise_reference(float (&s)[kScores], Rows& rows, Sums& here, Correction& c,
                                   float scale_log2) {
 #pragma unroll
   for (int h = 0; h < 2; h++) {

@@ -157,17 +157,19 @@ struct Consumer {
   template <bool kFirst, bool kMasked>
   FOVEA_DEVICE void softmax() {
     cuda::row_maximum<kFirst, kMasked, T::kRescale>(s, rows, correction, p.scale_log2);
-    cuda::exponentials<0, T::kEarlyScores>(s, rows, correction, p.scale_log2);
+    cuda::Sums here;
+    cuda::exponentials<0, T::kEarlyScores>(s, here, correction, p.scale_log2);
     cuda::pin_exponentials<T::kEarlyScores>(s);
     // Never true, but it keeps the compiler from computing all of them behind the wait, which it
     // does at the start of a tile.
     if constexpr (kFirst)
-      if (__any_sync(~0u, rows.sum[0] + rows.sum[1] < 0.f)) __trap();
+      if (__any_sync(~0u, here.sum[0] + here.sum[1] < 0.f)) __trap();
     cuda::wgmma_wait<0>();
     cuda::pin(o);
     cuda::pin(probabilities);
     free_v();
-    cuda::exponentials<T::kEarlyScores, T::kScores>(s, rows, correction, p.scale_log2);
+    cuda::exponentials<T::kEarlyScores, T::kScores>(s, here, correction, p.scale_log2);
+    rows.add(here);
     cuda::pack<Type>(s, probabilities);
   }
 
@@ -177,22 +179,20 @@ struct Consumer {
   /// After the first blocks of a tile. Rows without a finite maximum get a reference against which
   /// any probability is infinite or NaN.
   FOVEA_DEVICE void keep_reference() {
-    if constexpr (T::kFixedReference) {
 #pragma unroll
-      for (int h = 0; h < 2; h++) correction.maximum[h] = rows.maximum[h] * p.scale_log2;
-    }
+    for (int h = 0; h < 2; h++) correction.maximum[h] = rows.maximum[h] * p.scale_log2;
   }
   /// Raises the reference to the block's largest probability, in whole powers of two, so that what
-  /// exists is scaled exactly. `here` holds the block's own sums. No product is running.
-  FOVEA_DEVICE void raise_reference(cuda::Rows& here, const Task& t, int i) {
+  /// exists is scaled exactly. No product is running.
+  FOVEA_DEVICE void raise_reference(cuda::Sums& here, const Task& t, int i) {
     constexpr float kLost = 0x1p100f;
     if (__any_sync(~0u, !(here.sum[0] < kLost && here.sum[1] < kLost))) {
       const int q = q_ring.stage * T::kWarpgroups + warpgroup;
       warp_scores<kKey>(s, shared + q * T::kQBytes, p, t, i);
       cuda::row_maximum<false, true, cuda::Rescale::always>(s, rows, correction, p.scale_log2);
-      cuda::exponentials<0, T::kScores>(s, rows, correction, p.scale_log2);
+      here = {};
+      cuda::exponentials<0, T::kScores>(s, here, correction, p.scale_log2);
       keep_reference();
-      here.sum[0] = here.sum[1] = 0.f;
     } else {
       cuda::raise_reference(s, rows, here, correction, p.scale_log2);
     }
@@ -204,7 +204,7 @@ struct Consumer {
     wait_k();
     issue_both();
     wait_scores();
-    cuda::Rows here{{}, {0.f, 0.f}};
+    cuda::Sums here;
     cuda::exponentials<0, T::kEarlyScores>(s, here, correction, p.scale_log2);
     cuda::pin_exponentials<T::kEarlyScores>(s);
     cuda::wgmma_wait<0>();
@@ -215,8 +215,7 @@ struct Consumer {
     cuda::pack<Type>(s, probabilities);
     const bool within = here.sum[0] <= T::kGrowthLimit && here.sum[1] <= T::kGrowthLimit;
     if (__any_sync(~0u, !within)) raise_reference(here, t, i);  // NaN too
-    rows.sum[0] += here.sum[0];
-    rows.sum[1] += here.sum[1];
+    rows.add(here);
     free_q(last);
     accumulate = 1;
   }
@@ -256,7 +255,7 @@ struct Consumer {
     wait_scores();
     free_q(last);
     if constexpr (kMasked) hide<kKey>(s, p, t, i, lane);
-    softmax<false, kMasked || T::kFixedReference>();
+    softmax<false, true>();
     cuda::rescale<T::kRescale>(o, correction);
     accumulate = 1;
     if constexpr (kMasked) guard_values(t, i);
@@ -305,7 +304,9 @@ struct Consumer {
     free_q(end - begin == 1);
     if (first.masked) hide<kKey>(s, p, *task, begin, lane);
     cuda::row_maximum<true, T::kGrouped, T::kRescale>(s, rows, correction, p.scale_log2);
-    cuda::exponentials<0, T::kScores>(s, rows, correction, p.scale_log2);
+    cuda::Sums here;
+    cuda::exponentials<0, T::kScores>(s, here, correction, p.scale_log2);
+    rows.add(here);
     keep_reference();
     cuda::pack<Type>(s, probabilities);
     if (T::kGrouped && first.masked) guard_values(*task, begin);
@@ -318,17 +319,11 @@ struct Consumer {
         for (; i < partials; i++) step<true>(*task, i, i == end - 1);
         keep_reference();
       }
-      if constexpr (T::kFixedReference) {
-        // With a single query buffer the last block takes its maximum: Q is free before its
-        // softmax.
-        const int against = T::kQStages > 1 ? end : end - 1;
+      // With a single query buffer the last block takes its maximum: Q is free before its softmax.
+      const int against = T::kQStages > 1 ? end : end - 1;
 #pragma unroll 1
-        for (; i < against; i++) step_against_reference(*task, i, i == end - 1);
-        if (T::kQStages == 1 && i < end) step<false>(*task, i, true);
-      } else {
-#pragma unroll 1
-        for (; i < end; i++) step<false>(*task, i, i == end - 1);
-      }
+      for (; i < against; i++) step_against_reference(*task, i, i == end - 1);
+      if (T::kQStages == 1 && i < end) step<false>(*task, i, true);
       if (next.begin == next.end) break;
       // The same step across a tile boundary.
       const Task* done_task = task;

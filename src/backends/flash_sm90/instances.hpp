@@ -61,7 +61,7 @@ constexpr Schedule schedule(const Key& key) {
              .turns = false,
              .staged_output = true,
              .rescale_on_growth = false,
-             .early_exponentials = key.mask == Mask::band ? 5 : 3,
+             .early_exponentials = 8,
              .producer_registers = 40,
              .consumer_registers = 232,
              .residents = 1};
@@ -73,16 +73,14 @@ constexpr Schedule schedule(const Key& key) {
     s.consumer_registers = 208;
   } else if (key.head_dim == 64 && key.source != Source::dense) {  // list rows are 128 queries
     s.turns = s.rescale_on_growth = true;
-    s.early_exponentials = 6;
+    s.early_exponentials = 3;
   } else if (key.head_dim == 64) {  // three warpgroups fill each other's gaps
     s.warpgroups = 3;
     s.cluster = 1;
     s.turns = s.rescale_on_growth = true;
-    if (key.mask == Mask::band) s.early_exponentials = 6;
+    s.early_exponentials = 3;
     s.producer_registers = key.block_kv == 128 ? 32 : 40;
     s.consumer_registers = key.block_kv == 128 ? 160 : 152;
-  } else if (key.head_dim == 96 && key.mask != Mask::band) {
-    s.early_exponentials = 8;
   } else if (key.head_dim == 256) {  // O alone takes 128 registers, and shared memory is full
     s.q_stages = 1;
     s.staged_output = false;
