@@ -243,7 +243,7 @@ class EagerCuda(Eager):
         tensors = inputs(torch.bfloat16, "cuda", seq_q=512, seq_kv=512)
         layer = fovea.torch.Attention()
         with torch.no_grad():
-            layer(*tensors)
+            layer(*tensors, return_lse=True)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 out, lse = layer(*tensors, return_lse=True)

@@ -156,8 +156,12 @@ class Sparse(TorchCase):
 
         for name in ("FLASH_ATTN_2", "FLASH_ATTN_3", "FLASH_ATTN_4", "SAGE_ATTN", "FLASHINFER", "RADIAL_ATTN"):
             self.assertIsInstance(getattr(guide, f"{name}_AVAILABLE"), bool)
-        with self.assertRaises(AttributeError):
-            guide.NO_SUCH_AVAILABLE
+            self.assertEqual(getattr(fovea.torch, f"{name}_AVAILABLE"), getattr(guide, f"{name}_AVAILABLE"))
+        for module in (guide, fovea.torch):
+            with self.assertRaises(AttributeError):
+                module.NO_SUCH_AVAILABLE
+        self.assertIs(fovea.torch.AttentionConfig, guide.AttentionConfig)
+        self.assertIs(fovea.torch.SparseAttentionState, guide.SparseAttentionState)
         with self.assertRaises(fovea.ArgumentError):
             guide.AttentionConfig(dropout=0.5)
         with self.assertRaises(fovea.ArgumentError):
