@@ -192,6 +192,18 @@ class Eager(TorchCase):
         _, receipt = fovea.torch.attention(*tensors, config=config, role="cross", return_receipt=True)
         self.assertEqual(receipt["backend"], "TORCH_SDPA")
 
+    def test_defaults_of_torch_do_not_matter(self):
+        tensors = inputs(torch.float16, self.device)
+        expected = oracle(*tensors)[0]
+        torch.set_default_dtype(torch.float64)
+        self.addCleanup(torch.set_default_dtype, torch.float32)
+        with torch.device("meta"):
+            for arguments in ({}, {"return_lse": True}):
+                out, lse = torch.ops.fovea.attention(*tensors, **arguments)
+                self.assertEqual((lse.dtype, lse.device), (torch.float32, tensors[0].device))
+                self.assert_close(out, expected)
+            self.assert_close(fovea.torch.attention(*tensors, key=fovea.torch.resolve_key(role="other")), expected)
+
     def test_threads(self):
         cases = [inputs(torch.float16, self.device, seq_q=16 * (i % 3 + 1), batch=i % 2 + 1) for i in range(8)]
         expected = [oracle(*tensors)[0] for tensors in cases]
