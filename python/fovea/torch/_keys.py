@@ -67,8 +67,10 @@ class Metadata:
 
 
 def parse(key):
-    """The parts of a key; ArgumentError when it is none."""
+    """The parts of a key; no text is an empty configuration. ArgumentError when it is no key."""
     try:
+        if not key:
+            return {"config": {}, "role": "self", "category": None, "threads": 0}
         stated = json.loads(key)
         if set(stated) - {"platform", "facts"} == {"config", "role", "category", "threads"}:
             return stated

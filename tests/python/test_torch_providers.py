@@ -1,28 +1,15 @@
 """Kernels of packages behind Fovea's names, with stand-ins for the packages; the real ones where they are."""
 
+import importlib
 import importlib.machinery
 import importlib.util
-import os
-import pathlib
 import sys
 import types
 import unittest
 
-SOURCE = pathlib.Path(os.environ.get("TEST_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
-BINARY = pathlib.Path(os.environ.get("TEST_BINARY_DIR", SOURCE / "build"))
-sys.path.insert(0, str(SOURCE / "python"))
+from torch_case import fovea, needs_cuda, torch
 
-import fovea  # noqa: E402
-
-fovea.load_library(BINARY / "libfovea.so")
-
-if importlib.util.find_spec("torch") is None:
-    raise unittest.SkipTest("PyTorch is not installed")
-
-import torch  # noqa: E402
-
-import fovea.torch  # noqa: E402
-from fovea.torch import providers  # noqa: E402
+from fovea.torch import providers
 
 SEED = 20260802
 HOPPER = {"sm": 90, "cuda": "13.0", "flash_attn": "2.8.3", "flash_attn_3": "3.0.0", "fa4": "4.0.0"}
@@ -335,7 +322,7 @@ class Providers(unittest.TestCase):
             self.assertEqual(providers.status("flash_attn")[0]["state"], "absent")
 
 
-@unittest.skipUnless(torch.cuda.is_available(), "no CUDA device")
+@needs_cuda
 class RealPackages(unittest.TestCase):
     def tearDown(self):
         providers.unbind()
@@ -367,6 +354,23 @@ class RealPackages(unittest.TestCase):
 
     def test_flash_attn_4(self):
         self.check("fa4", "FLASH_ATTN_4", DIMENSIONS, 1e-2)
+
+    def test_flash_attn_4_compiled_and_against_the_package(self):
+        (row,) = providers.bind("fa4")
+        if row["state"] != "bound":
+            self.skipTest(f"fa4: {row['cause']}")
+        cute = importlib.import_module("flash_attn.cute")
+        key = fovea.torch.resolve_key(backend="FLASH_ATTN_4")
+        attend = torch.compile(
+            lambda q, k, v: fovea.torch.attention(q, k, v, key=key), fullgraph=True, dynamic=True, backend="aot_eager"
+        )
+        for seq in (256, 512, 1024):
+            torch.manual_seed(SEED)
+            q, k, v = (torch.randn(1, seq, 4, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+            direct = cute.flash_attn_func(q, k, v)
+            direct = direct[0] if isinstance(direct, tuple) else direct
+            torch.testing.assert_close(attend(q, k, v), direct, atol=1e-2, rtol=1e-2)
+        torch.library.opcheck(torch.ops.fovea.attention.default, (q, k, v), {"key": key})
 
     def test_flash_attn_3(self):
         self.check("flash_attn_3", "FLASH_ATTN_3", ((64, 64), (128, 128)), 1e-2)
