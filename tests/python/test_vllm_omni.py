@@ -127,7 +127,7 @@ class InterfaceTest(Case):
 class RolesTest(Case):
     def test_roles_of_layers(self):
         backend.register({"default": "FLASH_ATTN", "per_role": {"cross": "REFERENCE", "ltx2.connector": "REFERENCE"}})
-        expected = {"self": "FLASH_ATTN", "cross": "REFERENCE", "ltx2.connector": "REFERENCE", "ltx2.audio": "FLASH_ATTN"}
+        expected = {"self": "FLASH_ATTN", "cross": "REFERENCE", "ltx2.connector": "REFERENCE", "ltx2.a": "FLASH_ATTN"}
         for role, name in expected.items():
             with self.subTest(role):
                 impl = self.impl(role=role, backend_explicit=True)
