@@ -1,7 +1,9 @@
 """fovea.torch on CPU tensors, and on CUDA tensors where there is a GPU."""
 
+import os
 import threading
 import unittest
+import unittest.mock
 
 from torch_case import SOURCE, SEED, TOLERANCE, TorchCase, fovea, hidden, inputs, needs_cuda, oracle, torch
 
@@ -191,6 +193,19 @@ class Eager(TorchCase):
         config = {"per_role": {"cross": {"backend": "TORCH_SDPA"}}}
         _, receipt = fovea.torch.attention(*tensors, config=config, role="cross", return_receipt=True)
         self.assertEqual(receipt["backend"], "TORCH_SDPA")
+
+    def test_the_environment_is_read_when_a_key_is_made(self):
+        tensors = inputs(torch.float16, self.device)
+        with unittest.mock.patch.dict(os.environ, FOVEA_BACKEND="sdpa"):
+            key = fovea.torch.resolve_key()
+            _, receipt = fovea.torch.attention(*tensors, return_receipt=True)
+            self.assertEqual(receipt["backend"], "TORCH_SDPA")
+            _, receipt = fovea.torch.attention(*tensors, backend="FLASH_ATTN", return_receipt=True)
+            self.assertEqual(receipt["backend"], "FLASH_ATTN")
+        _, receipt = fovea.torch.attention(*tensors, return_receipt=True)
+        self.assertEqual(receipt["backend"], "FLASH_ATTN")
+        _, receipt = fovea.torch.attention(*tensors, key=key, return_receipt=True)
+        self.assertEqual(receipt["backend"], "TORCH_SDPA", "a key keeps what it was made from")
 
     def test_defaults_of_torch_do_not_matter(self):
         tensors = inputs(torch.float16, self.device)

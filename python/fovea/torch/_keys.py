@@ -137,8 +137,11 @@ def sparse_state(text):
 
 
 def note_receipt(of, problem, receipt):
-    """Remembers what a layer's plan for a problem is."""
+    """Remembers what a layer's plan for a problem is; of very many the latest."""
     with _lock:
+        of.receipts.pop(problem, None)
+        if len(of.receipts) >= _MOST_KEYS:
+            del of.receipts[next(iter(of.receipts))]
         of.receipts[problem] = receipt
 
 
