@@ -137,14 +137,30 @@ class ModelTest(Case):
         )
         self.assertTrue(any("mask=bool" in row["problem"] for row in report))
 
-    def test_half_precision_is_as_near_to_float32_as_torch_is(self):
-        model, arguments = models.wan(), models.wan_inputs()
-        expected = models.outputs(model, arguments)
-        model = model.to(torch.bfloat16)
-        arguments = {name: value.to(torch.bfloat16) for name, value in arguments.items()}
-        native = relative(models.outputs(model, arguments).float(), expected)
+    def assert_as_near_as_native(self, make, arguments, device):
+        """In bf16 on the device: as far from float32 on the CPU as diffusers' own attention, or a quarter more."""
+        expected = models.outputs(make(), arguments)
+        model = make().to(device=device, dtype=torch.bfloat16)
+        arguments = {name: models.to(value, device, torch.bfloat16) for name, value in arguments.items()}
+        native = relative(models.outputs(model, arguments).float().cpu(), expected)
         model.set_attention_backend("fovea")
-        self.assertLess(relative(models.outputs(model, arguments).float(), expected), 1.25 * native)
+        self.assertLess(relative(models.outputs(model, arguments).float().cpu(), expected), 1.25 * native)
+        return fovea.diffusers.report(model)
+
+    def test_half_precision(self):
+        self.assert_as_near_as_native(models.wan, models.wan_inputs(), "cpu")
+
+    @unittest.skipUnless(torch.cuda.is_available(), "no CUDA device")
+    def test_on_a_gpu(self):
+        cases = {
+            "wan": (lambda: models.wan(image=True), models.wan_inputs(image=True)),
+            "qwen": (models.qwen, models.qwen_inputs()),
+            "z-image": (models.zimage, models.zimage_inputs()),
+        }
+        for name, (make, arguments) in cases.items():
+            with self.subTest(name):
+                report = self.assert_as_near_as_native(make, arguments, "cuda")
+                self.assertTrue(all(row["path"].startswith("cuda.") for row in report))
 
 
 class ConfigurationTest(Case):
