@@ -3,9 +3,9 @@
 
     diffusers_forward.py [--models 1.3b 14b] [--backends ...] [--library build-cuda/libfovea.so] [--output FILE.json]
 
-Random weights in bf16, 480x832, 81 frames: 32,760 tokens, 512 text tokens, one item. Every round runs each backend once,
-in turn; the table has the median of the rounds, and how far the output is from the first row's. All together ends
-within --box seconds. Needs diffusers and torch with CUDA; --models tiny --device cpu tries the program itself.
+Random weights in bf16, 480x832, 81 frames: 32,760 tokens, 512 text tokens, one item. Every round runs each backend
+once, in turn; the table has the median of the rounds, and how far the output is from the first row's. All together
+ends within --box seconds. Needs diffusers and torch with CUDA; --models tiny --device cpu tries the program itself.
 """
 
 import argparse
@@ -158,10 +158,12 @@ def main():
         if CUDA:
             torch.cuda.empty_cache()
     if arguments.output:
-        pathlib.Path(arguments.output).write_text(json.dumps({"head": head, "compiled": arguments.compile, "rows": rows}, indent=1))
+        record = {"head": head, "compiled": arguments.compile, "rows": rows}
+        pathlib.Path(arguments.output).write_text(json.dumps(record, indent=1) + "\n")
     say("done")
     print(f"\n{head}{', blocks compiled' if arguments.compile else ''}")
-    print(f"{'model':6} {'backend':15} {'median s':>9} {'min':>8} {'max':>8} {'rounds':>6} {'peak GiB':>9} {'rel_l2':>8}")
+    columns = ("model", "backend", "median s", "min", "max", "rounds", "peak GiB", "rel_l2")
+    print("{:6} {:15} {:>9} {:>8} {:>8} {:>6} {:>9} {:>8}".format(*columns))
     for row in rows:
         if row["error"] is not None:
             print(f"{row['model']:6} {row['backend']:15} {row['error']}")

@@ -9,10 +9,14 @@ Tensors are numpy arrays or anything with __dlpack__ on the CPU; the result is o
 (see fovea.errors) and carry the refusal's reasons as data.
 """
 
+from __future__ import annotations
+
 import ctypes as _c
 import json as _json
 import os as _os
 import threading as _threading
+from collections.abc import Mapping as _Mapping
+from typing import Any as _Any
 
 from . import _capi, _tensors
 from .errors import (
@@ -61,7 +65,7 @@ def _invalidate():
         _generation += 1
 
 
-def load_library(path=None):
+def load_library(path: str | _os.PathLike[str] | None = None) -> _c.CDLL:
     """Loads libfovea from `path`, or from the package, a checkout's build folder or the system. Done on first use."""
     global _library, _generation
     with _lock:
@@ -138,18 +142,18 @@ class Attention:
 
     def __init__(
         self,
-        config=None,
+        config: _Mapping[str, _Any] | str | None = None,
         *,
-        backend=None,
-        role="self",
-        category=None,
-        heads_q=0,
-        heads_kv=0,
-        head_dim=0,
-        dim_v=0,
-        mask_free=False,
-        threads=0,
-    ):
+        backend: str | None = None,
+        role: str = "self",
+        category: str | None = None,
+        heads_q: int = 0,
+        heads_kv: int = 0,
+        head_dim: int = 0,
+        dim_v: int = 0,
+        mask_free: bool = False,
+        threads: int = 0,
+    ) -> None:
         self._handle = _c.c_void_p()
         handle = _Config(config, backend)
         options = _capi.LayerOptions(
@@ -171,23 +175,23 @@ class Attention:
 
     def __call__(
         self,
-        q,
-        k,
-        v,
-        mask=None,
+        q: _Any,
+        k: _Any,
+        v: _Any,
+        mask: _Any = None,
         *,
-        kv_lengths=None,
-        cu_seqlens_q=None,
-        cu_seqlens_kv=None,
-        layout="bshd",
-        output_layout=None,
-        scale=None,
-        is_causal=None,
-        window=None,
-        sparse_state=None,
-        return_lse=False,
-        return_receipt=False,
-    ):
+        kv_lengths: _Any = None,
+        cu_seqlens_q: _Any = None,
+        cu_seqlens_kv: _Any = None,
+        layout: str = "bshd",
+        output_layout: str | None = None,
+        scale: float | None = None,
+        is_causal: bool | None = None,
+        window: tuple[int, int] | None = None,
+        sparse_state: _Any = None,
+        return_lse: bool = False,
+        return_receipt: bool = False,
+    ) -> _Any:
         """q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv] in `layout`; out [B,Sq,Hq,Dv] of q's kind and dtype.
 
         mask: boolean (True = attend) or additive, [1|B,Skv], [1|B,1|Sq,Skv] or [1|B,1|Hq,1|Sq,Skv]. window: (left,
@@ -240,25 +244,37 @@ class Attention:
         return results[0] if len(results) == 1 else tuple(results)
 
 
-def attention(q, k, v, mask=None, *, config=None, backend=None, role="self", category=None, threads=0, **options):
+def attention(
+    q: _Any,
+    k: _Any,
+    v: _Any,
+    mask: _Any = None,
+    *,
+    config: _Mapping[str, _Any] | str | None = None,
+    backend: str | None = None,
+    role: str = "self",
+    category: str | None = None,
+    threads: int = 0,
+    **options: _Any,
+) -> _Any:
     """One call without keeping a layer; see Attention for the arguments."""
     layer = Attention(config, backend=backend, role=role, category=category, threads=threads)
     return layer(q, k, v, mask, **options)
 
 
 def explain(
-    config=None,
+    config: _Mapping[str, _Any] | str | None = None,
     *,
-    backend=None,
-    platform=None,
-    facts=None,
-    role=None,
-    category=None,
-    problem=None,
-    steps=None,
-    layers=None,
-    schedule=None,
-):
+    backend: str | None = None,
+    platform: str | None = None,
+    facts: _Mapping[str, _Any] | str | None = None,
+    role: str | None = None,
+    category: str | None = None,
+    problem: str | None = None,
+    steps: int | None = None,
+    layers: int | None = None,
+    schedule: _Mapping[str, _Any] | str | None = None,
+) -> dict[str, _Any]:
     """What a configuration would run and why (fovea.explain/1 as a dict), on this CPU or a described device.
 
     With steps and layers, the numbers of a run, there is an entry for every range of both that runs alike; schedule is
@@ -277,12 +293,12 @@ def explain(
     return _take_json(_lib().fovea_explain_run, handle._handle, _text(schedule), *arguments, steps, layers)
 
 
-def availability(backend):
+def availability(backend: str) -> dict[str, _Any]:
     """Whether a backend runs on this machine, with the cause and what to install when it does not."""
     return _take_json(_lib().fovea_availability, _text(backend))
 
 
-def load_plugin(file):
+def load_plugin(file: str | _os.PathLike[str]) -> dict[str, _Any]:
     """Loads a shared library of backends or platforms and puts its backends behind their names.
 
     Returns {"file", "name", "version", "platforms", "backends": [{"path", "name", "replaced"}]}. Runs the plugin's
@@ -294,7 +310,7 @@ def load_plugin(file):
         _invalidate()
 
 
-def load_plugins_from_environment():
+def load_plugins_from_environment() -> dict[str, _Any]:
     """Loads the plugins in the folders of FOVEA_PLUGIN_PATH: {"loaded": [...], "failed": [messages]}."""
     try:
         return _take_json(_lib().fovea_load_plugins_from_environment)
@@ -310,6 +326,6 @@ def __getattr__(name):
     raise AttributeError(f"module 'fovea' has no attribute '{name}'")
 
 
-def version():
+def version() -> str:
     """The library's version."""
     return _lib().fovea_version().decode()

@@ -191,6 +191,7 @@ def load(path=None):
             raise ImportError(f"{candidate} has C interface version {found}, this module needs {FOVEA_C_API_VERSION}")
         return library
     raise ImportError(
-        "libfovea.so was not found; install the wheel, build it with ./dev build, or call fovea.load_library(path). Tried:\n  "
+        "libfovea.so was not found; install the wheel, build it with ./dev build, or call fovea.load_library(path). "
+        "Tried:\n  "
         + "\n  ".join(tried)
     )

@@ -1,6 +1,9 @@
 """Typed exceptions. Each carries `.code`, `.name` and `.reasons`."""
 
+from __future__ import annotations
+
 import dataclasses
+from collections.abc import Iterable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +21,7 @@ class Reason:
 class FoveaError(Exception):
     """Base of all errors of the library."""
 
-    def __init__(self, code, name, message, reasons=()):
+    def __init__(self, code: int, name: str, message: str, reasons: Iterable[Reason] = ()) -> None:
         super().__init__(message)
         self.code = code
         self.name = name
@@ -52,5 +55,5 @@ class InternalError(FoveaError, RuntimeError):
 _GROUPS = {1: ArgumentError, 2: UnsupportedError, 3: DeviceError, 4: ResourceError, 5: CommunicationError}
 
 
-def class_for(code):
+def class_for(code: int) -> type[FoveaError]:
     return _GROUPS.get(code // 100, InternalError)

@@ -102,7 +102,7 @@ class WheelTest(unittest.TestCase):
         self.assertRegex(file.name, r"^fovea_attention-[0-9.]+-py3-none-linux_\w+\.whl$")
         with zipfile.ZipFile(file) as archive:
             names = set(archive.namelist())
-        sources = {f"fovea/{path.relative_to(SOURCE / 'python/fovea')}" for path in (SOURCE / "python/fovea").rglob("*.py")}
+        sources = {str(path.relative_to(SOURCE / "python")) for path in (SOURCE / "python/fovea").rglob("*.py")}
         expected = sources | {"fovea/py.typed", "fovea/libfovea.so"}
         self.assertEqual({name for name in names if ".dist-info/" not in name}, expected)
         self.assertTrue(any(name.endswith("licenses/LICENSE") for name in names))

@@ -109,6 +109,15 @@ def zimage_inputs(sizes=((16, 12), (8, 8)), lengths=(40, 5)):
     }
 
 
+def to(value, device, dtype):
+    """Tensors, or lists of them, on the device and floating ones in the dtype; anything else as it is."""
+    if isinstance(value, list):
+        return [to(each, device, dtype) for each in value]
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.to(device, dtype) if value.is_floating_point() else value.to(device)
+
+
 def outputs(model, arguments):
     """The model's output as one flat tensor."""
     with torch.no_grad():

@@ -1,6 +1,6 @@
 """fovea.vllm_omni against a stand-in of vLLM-Omni's interface, or against its own files.
 
-VLLM_OMNI_WHEEL names a wheel of vllm-omni; then its registry, base classes, selector and SDPA backend are the real ones.
+VLLM_OMNI_WHEEL names a wheel of vllm-omni; then its registry, base classes, selector and SDPA backend are its own.
 """
 
 import importlib.util
@@ -33,7 +33,8 @@ unpacked = None
 if WHEEL:
     unpacked = tempfile.TemporaryDirectory()
     with zipfile.ZipFile(WHEEL) as archive:
-        archive.extractall(unpacked.name, [n for n in archive.namelist() if n.startswith("vllm_omni/diffusion/attention/")])
+        names = [name for name in archive.namelist() if name.startswith("vllm_omni/diffusion/attention/")]
+        archive.extractall(unpacked.name, names)
 stand_in.install(pathlib.Path(unpacked.name) if unpacked else None)
 
 from vllm_omni.diffusion.attention.backends import abstract, registry  # noqa: E402
@@ -126,7 +127,7 @@ class InterfaceTest(Case):
 class RolesTest(Case):
     def test_roles_of_layers(self):
         backend.register({"default": "FLASH_ATTN", "per_role": {"cross": "REFERENCE", "ltx2.connector": "REFERENCE"}})
-        expected = {"self": "FLASH_ATTN", "cross": "REFERENCE", "ltx2.connector": "REFERENCE", "ltx2.audio_self": "FLASH_ATTN"}
+        expected = {"self": "FLASH_ATTN", "cross": "REFERENCE", "ltx2.connector": "REFERENCE", "ltx2.a": "FLASH_ATTN"}
         for role, name in expected.items():
             with self.subTest(role):
                 impl = self.impl(role=role, backend_explicit=True)
@@ -163,7 +164,8 @@ class ForwardTest(Case):
             for mode in (None, "padding", "arbitrary"):
                 with self.subTest(f"{name}, {mode}"):
                     extra = {} if mode is None else {"attention_mask_mode": mode}
-                    self.check(self.impl().forward(self.q, self.k, self.v, self.metadata(attn_mask=mask, extra=extra)), keep)
+                    metadata = self.metadata(attn_mask=mask, extra=extra)
+                    self.check(self.impl().forward(self.q, self.k, self.v, metadata), keep)
         noop = self.metadata(attn_mask=keys, extra={"attention_mask_mode": "none"})
         self.check(self.impl().forward(self.q, self.k, self.v, noop), None)
         with self.assertRaisesRegex(ValueError, "attention_mask_mode"):
@@ -253,7 +255,8 @@ class ContractTest(Case):
         self.assertIsInstance(found, stand_in.ExecutionPathResult)
         self.assertEqual((found.backend, found.support.status), ("FOVEA", stand_in.SupportStatus.UNMIGRATED))
         self.assertIs(found.compilation_mode, stand_in.CompilationMode.EAGER_ONLY)
-        for fields, word in (({"platform": "npu"}, "npu"), ({"paged_kv": True}, "paged"), ({"kv_cache_dtype": "fp8"}, "fp8")):
+        refused = {"npu": {"platform": "npu"}, "paged": {"paged_kv": True}, "fp8": {"kv_cache_dtype": "fp8"}}
+        for word, fields in refused.items():
             found = self.ask(**fields)
             self.assertIs(found.support.status, stand_in.SupportStatus.UNSUPPORTED)
             self.assertIn(word, found.support.reason)

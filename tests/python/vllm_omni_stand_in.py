@@ -178,7 +178,8 @@ def install(wheel_folder=None):
     _module("vllm.logger", init_logger=logging.getLogger)
     _module("vllm.utils.import_utils", resolve_obj_by_qualname=resolve)
     _module("vllm_omni.platforms", current_omni_platform=PLATFORM)
-    for name in ("backends.abstract", "backends.registry", "backends.utils.attn_runtime_selector", "backends.sdpa", "selector"):
+    backends = ("abstract", "registry", "utils.attn_runtime_selector", "sdpa")
+    for name in (*(f"backends.{each}" for each in backends), "selector"):
         _from_wheel(wheel_folder, f"{PREFIX}.{name}")
 
 

@@ -111,10 +111,10 @@ def configure(
 ) -> None:
     """Switches one model to fovea with its own configuration and roles; other models stay as they are.
 
-    config, backend: as in register(), whose configuration is used when neither is given. roles: patterns of module names
-    ("blocks.*.attn2") to roles ("cross.text") or to pairs of role and category. Registers fovea if that was not done.
-    Raises UnsupportedError for a model that diffusers' dispatcher does not reach, ArgumentError for a configuration that
-    is wrong or has an entry under per_role that no module of the model has as role or category.
+    config, backend: as in register(), whose configuration is used when neither is given. roles: patterns of module
+    names ("blocks.*.attn2") to roles ("cross.text") or to pairs of role and category. Registers fovea if that was not
+    done. Raises UnsupportedError for a model that diffusers' dispatcher does not reach, ArgumentError for a
+    configuration that is wrong or has an entry under per_role that no module of the model has as role or category.
     """
     with _lock:
         if _state is None:
@@ -133,7 +133,8 @@ def report(model: Any = None) -> Report:
     """
     with _lock:
         if _state is None:
-            _dispatch.refuse("state", "report", "asked for", "after register()", "call fovea.diffusers.register() first")
+            remedy = "call fovea.diffusers.register() first"
+            _dispatch.refuse("state", "report", "asked for", "after register()", remedy)
         assert _state is not None
         if model is None:
             return Report(
@@ -144,7 +145,8 @@ def report(model: Any = None) -> Report:
         found = _state.models.get(model)
         if found is None:
             remedy = 'call set_attention_backend("fovea") on it, or fovea.diffusers.configure(model)'
-            _dispatch.refuse("state", "report", f"asked for a {type(model).__name__}", "a model that runs fovea", remedy)
+            got = f"asked for a {type(model).__name__}"
+            _dispatch.refuse("state", "report", got, "a model that runs fovea", remedy)
         assert found is not None
         return Report(row for part in (_rows_of(found[0]), _rows_past(found[1])) for row in part)
 

@@ -56,7 +56,8 @@ def load() -> tuple[Any, bool]:
     try:
         import diffusers.models.attention_dispatch as dispatch
     except ImportError as error:
-        refuse("package_version", "diffusers", _version(), f"{TESTED}, with which it is tested", f"install it ({error})")
+        accepted = f"{TESTED}, with which it is tested"
+        refuse("package_version", "diffusers", _version(), accepted, f"install it ({error})")
     finally:
         if hidden:
             constants.DIFFUSERS_ATTN_BACKEND = NAME

@@ -10,8 +10,8 @@ class Report(list[dict[str, Any]]):
     """Rows {"module", "class", "role", "category", "backend", "provider", "path", "instance", "problem", "calls", "by",
     "receipt", "note"}. str() is a table in which modules that ran alike share a line.
 
-    by: "module" for calls seen one by one; "role" for modules whose calls are inside compiled code: what was planned for
-    their role and configuration in this process, and calls is None; None for a module that has not run.
+    by: "module" for calls seen one by one; "role" for modules whose calls are inside compiled code: what was planned
+    for their role and configuration in this process, and calls is None; None for a module that has not run.
     """
 
     def __str__(self) -> str:
