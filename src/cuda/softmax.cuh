@@ -81,12 +81,15 @@ FOVEA_DEVICE void row_maximum(float (&s)[kScores], Rows& rows, Correction& c, fl
 template <int kFrom, int kTo, int kScores>
 FOVEA_DEVICE void exponentials(float (&s)[kScores], Sums& block, const Correction& c,
                                float scale_log2) {
+  float sum[2] = {0.f, 0.f};
 #pragma unroll
   for (int j = kFrom; j < kTo; j++) {
     const int h = (j >> 1) & 1;
     s[j] = exp2_fast(fmaf(s[j], scale_log2, -c.maximum[h]));
-    block.sum[h] += s[j];
+    sum[h] += s[j];
   }
+  block.sum[0] += sum[0];
+  block.sum[1] += sum[1];
 }
 
 /// Probabilities s, at most 2^100, against a reference that was too low: it rises by whole powers

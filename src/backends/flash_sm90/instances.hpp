@@ -70,6 +70,7 @@ constexpr Schedule schedule(const Key& key) {
     s.warpgroups = 1;
     s.residents = 2;
     s.rescale_on_growth = true;
+    s.early_exponentials = 3;
     s.consumer_registers = 208;
   } else if (key.head_dim == 64 && key.source != Source::dense) {  // list rows are 128 queries
     s.turns = s.rescale_on_growth = true;
