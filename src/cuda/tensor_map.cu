@@ -36,9 +36,17 @@ CUresult encode_tensor_map(CUtensorMap* map, const void* data, CUtensorMapDataTy
   const cuuint32_t box[5] = {kPanelColumns, static_cast<cuuint32_t>(box_rows),
                              static_cast<cuuint32_t>(whole ? box_panels : 1), 1, 1};
   const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
-  return encode(map, type, 5, const_cast<void*>(data), sizes, strides, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const auto attempt = [&] {
+    return encode(map, type, 5, const_cast<void*>(data), sizes, strides, box, steps,
+                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  };
+  const CUresult result = attempt();
+  if (result != CUDA_ERROR_INVALID_CONTEXT) return result;
+  // The thread has not used the runtime yet; choosing its device makes the context current.
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || cudaSetDevice(device) != cudaSuccess) return result;
+  return attempt();
 }
 
 }  // namespace fovea::cuda

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "fovea/c_api.h"
@@ -242,6 +244,25 @@ TEST_F(GpuApi, C) {
   c.expect_agrees();
   fovea_plan_free(plan);
   fovea_attention_free(layer);
+}
+
+// The calling thread has made no CUDA call yet, so it has no context.
+TEST_F(GpuApi, ThreadsThatNeverUsedCuda) {
+  for (const BackendName name : backends_here()) {
+    SCOPED_TRACE(fovea::name(name));
+    const Attention layer = must(Attention::create({}, config(name)));
+    const Case c(kProblem, kDevice);
+    must(layer.run(c.device.tensors(), c.options()));
+    must(cuda::fill(c.device.tensors().out.data, 0xff,
+                    static_cast<size_t>(c.device.tensors().out.numel()) * 2, c.stream.get()));
+    std::string error;
+    std::thread([&] {
+      const auto receipt = layer.run(c.device.tensors(), c.options());
+      if (!receipt) error = receipt.error().message;
+    }).join();
+    EXPECT_EQ(error, "");
+    c.expect_agrees();
+  }
 }
 
 TEST_F(GpuApi, PlansRefuseTensorsOfAnotherDevice) {
