@@ -237,7 +237,7 @@ class Attention:
         finally:
             lib.fovea_receipt_free(receipt)
         results = [finish_out()]
-        if return_lse:
+        if finish_lse is not None:
             results.append(finish_lse())
         if return_receipt:
             results.append(report)

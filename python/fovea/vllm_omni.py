@@ -212,7 +212,7 @@ class FoveaImpl(AttentionImpl):
         """What forward() would run with these tensors, whose values are not read; call it outside compiled code."""
         call = _Call(self, query, key, value, attn_metadata)
         strategy = getattr(context, "parallel_strategy", None)
-        boundaries = [_word(boundary) for boundary in getattr(context, "outer_boundaries", None) or ()]
+        boundaries = [str(_word(boundary)) for boundary in getattr(context, "outer_boundaries", None) or ()]
         report = fovea.torch.resolve(
             call.query,
             call.key,
@@ -225,8 +225,8 @@ class FoveaImpl(AttentionImpl):
             require_fullgraph=bool(getattr(context, "require_fullgraph", False)),
             **call.options,
         )
-        reason = "; ".join(each["message"] for each in report["reasons"])
-        reason = f"{report['backend']}: {reason}" if reason else None
+        messages = "; ".join(each["message"] for each in report["reasons"])
+        reason = f"{report['backend']}: {messages}" if messages else None
         return _result(context, report["path"], report["support"], report["compilation_mode"], reason)
 
 
@@ -353,8 +353,8 @@ class _Path:
 
 def _result(context: Any, path: str | None, support: str, mode: str, reason: str | None) -> Any:
     """An ExecutionPathResult of the module that the context's type is from."""
-    types = sys.modules.get(type(context).__module__)
-    named = {
+    types: Any = sys.modules.get(type(context).__module__)
+    named: dict[str, Any] = {
         "backend": FoveaBackend.get_name(),
         "path": path or "none",
         "platform": getattr(context, "platform", None),

@@ -78,17 +78,17 @@ def _stated(pattern: str, value: Any) -> Role:
 
 def roles_of(model: Any, sites: dict[str, Any], stated: dict[str, Any] | None) -> dict[str, tuple[Role, ...]]:
     """The roles of the modules `sites`, by name; `stated` maps patterns of names to roles. The first match counts."""
-    stated = {pattern: _stated(pattern, value) for pattern, value in (stated or {}).items()}
+    given = {pattern: _stated(pattern, value) for pattern, value in (stated or {}).items()}
     used = set()
-    found = {}
+    found: dict[str, tuple[Role, ...]] = {}
     for name, module in sites.items():
-        pattern = next((pattern for pattern in stated if fnmatch.fnmatchcase(name, pattern)), None)
+        pattern = next((pattern for pattern in given if fnmatch.fnmatchcase(name, pattern)), None)
         if pattern is not None:
             used.add(pattern)
-            found[name] = (stated[pattern],)
+            found[name] = (given[pattern],)
         else:
             found[name] = _known(model, name, module) or _by_shape(name, module)
-    for pattern in stated:
+    for pattern in given:
         if pattern not in used:
             raise fovea.ArgumentError(
                 100,
