@@ -116,6 +116,10 @@ typedef struct fovea_layer_options {
   int64_t dim_v;
   int32_t mask_free;
   int32_t threads;
+  /* For skip_softmax.target_sparsity: the layer's name in the checkpoint and the checkpoint's
+   * calibration as JSON (docs/config.md), or NULL. */
+  const char* name;
+  const char* calibration;
 } fovea_layer_options;
 
 /* One call. q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv] in input_layout ("bshd" when NULL);

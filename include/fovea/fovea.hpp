@@ -5,6 +5,7 @@
 #include "fovea/attention.hpp"
 #include "fovea/backend.hpp"
 #include "fovea/backend_name.hpp"
+#include "fovea/calibration.hpp"
 #include "fovea/config.hpp"
 #include "fovea/device.hpp"
 #include "fovea/device_facts.hpp"

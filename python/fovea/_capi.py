@@ -35,6 +35,8 @@ class LayerOptions(c.Structure):
         ("dim_v", c.c_int64),
         ("mask_free", c.c_int32),
         ("threads", c.c_int32),
+        ("name", c.c_char_p),
+        ("calibration", c.c_char_p),
     ]
 
 
@@ -61,6 +63,18 @@ class Call(c.Structure):
         ("max_seqlen_q", c.c_int64),
         ("max_seqlen_kv", c.c_int64),
         ("stream", c.c_void_p),
+        ("metadata", c.c_void_p),
+    ]
+
+
+class Surroundings(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("parallel_strategy", c.c_char_p),
+        ("outer_boundaries", c.c_char_p),
+        ("paged_kv", c.c_int32),
+        ("kv_cache_dtype", c.c_char_p),
+        ("require_fullgraph", c.c_int32),
     ]
 
 
@@ -85,6 +99,9 @@ _SIGNATURES = {
     "fovea_attention_free": (None, [_P]),
     "fovea_output_spec": (c.c_int32, [c.POINTER(Call), c.POINTER(Tensor), c.POINTER(Tensor), _PP]),
     "fovea_attention_run": (c.c_int32, [_P, c.POINTER(Call), _PP, _PP]),
+    "fovea_metadata_create": (c.c_int32, [_S, _PP, _PP]),
+    "fovea_metadata_free": (None, [_P]),
+    "fovea_attention_resolve": (c.c_int32, [_P, c.POINTER(Call), c.POINTER(Surroundings), _PP, _PP]),
     "fovea_receipt_json": (_S, [_P]),
     "fovea_receipt_free": (None, [_P]),
     "fovea_explain": (c.c_int32, [_P, _S, _S, _S, _S, _S, _PP, _PP]),

@@ -209,6 +209,12 @@ int32_t fovea_attention_create(const fovea_layer_options* options, const fovea_c
     layer.head_dim = o.head_dim;
     layer.dim_v = o.dim_v;
     layer.mask_free = o.mask_free != 0;
+    if (o.name != nullptr) layer.name = o.name;
+    if (o.calibration != nullptr) {
+      FOVEA_TRY(fovea::SkipSoftmaxCalibration calibration, fovea::parse_calibration(o.calibration));
+      layer.calibration =
+          std::make_shared<const fovea::SkipSoftmaxCalibration>(std::move(calibration));
+    }
     fovea_call_defaults defaults;
     if (config != nullptr) {
       const fovea::ResolvedSpec resolved = config->config.resolve(layer.role, layer.category);
@@ -268,7 +274,8 @@ int32_t fovea_attention_plan(const fovea_attention* attention, const fovea_call*
     FOVEA_TRY(fovea::NormalForm form, fovea::normalise(problem, metadata));
     FOVEA_TRY(std::shared_ptr<const fovea::Plan> made,
               attention->attention.plan(problem, c.tensors.q.device, metadata));
-    *plan = new fovea_plan{std::move(made), std::move(form.problem), attention->defaults};
+    *plan = new fovea_plan{std::move(made), std::move(form.problem), attention->defaults,
+                           form.protected_kv_prefix};
     return {};
   });
 }
@@ -292,6 +299,13 @@ int32_t fovea_plan_run(const fovea_plan* plan, const fovea_call* call, void* wor
                           "fovea_plan_run: the call is '" + to_string(form.problem) +
                               "' but the plan is for '" + to_string(plan->problem) +
                               "'; make a plan for it",
+                          {}};
+    if (form.protected_kv_prefix != plan->protected_kv_prefix)
+      return fovea::Error{fovea::ErrorCode::invalid_argument,
+                          "fovea_plan_run: the call protects " +
+                              std::to_string(form.protected_kv_prefix) +
+                              " keys but the plan was made for " +
+                              std::to_string(plan->protected_kv_prefix) + "; make a plan for it",
                           {}};
     return plan->plan->run(fovea::apply(form, c.tensors), {workspace, workspace_bytes},
                            c.options.stream);

@@ -37,6 +37,7 @@ struct fovea_plan {
   std::shared_ptr<const fovea::Plan> plan;
   fovea::Problem problem;  // in normal form
   fovea_call_defaults defaults;
+  int64_t protected_kv_prefix = 0;  // of the metadata it was made with
 };
 struct fovea_metadata {
   fovea::AttentionMetadata metadata;
