@@ -84,7 +84,8 @@ TEST(Calibration, refuses_by_place) {
       {R"j({"sparse_attention_config": {}})j", "lacks config_groups"},
       {R"j({"config_groups": {}})j", "has no group of algorithm skip_softmax"},
       {R"j({"config_groups": {"g": {"ignore": []}}})j", "config_groups.g: lacks the name"},
-      {R"j({"config_groups": {"g": {"algorithm": "skip_softmax"}}})j", "lacks threshold_scale_factor"},
+      {R"j({"config_groups": {"g": {"algorithm": "skip_softmax"}}})j",
+       "lacks threshold_scale_factor"},
       {group(R"j(, "ingore": [])j"), "config_groups.group_0.ingore: unknown key"},
       {group(R"j(, "ignore": "blocks.0")j"), "expected a list of patterns"},
       {group(R"j(, "ignore": [""])j"), "ignore[0]: expected a pattern of layer names"},
@@ -98,14 +99,16 @@ TEST(Calibration, refuses_by_place) {
         "threshold_scale_factor": )j" +
                  text + "}}}");
   };
-  EXPECT_HAS(factor(R"j({"formula": "a * b ** target_sparsity", "coefficients": {"a": 1, "b": 2}})j"),
-             "is not a formula known here: a*exp(b*target_sparsity)");
+  EXPECT_HAS(
+      factor(R"j({"formula": "a * b ** target_sparsity", "coefficients": {"a": 1, "b": 2}})j"),
+      "is not a formula known here: a*exp(b*target_sparsity)");
   EXPECT_HAS(factor(R"j({"coefficients": {"a": 1, "b": 2}})j"), "lacks a formula");
   EXPECT_HAS(factor(R"j({"formula": "a*exp(b*target_sparsity)"})j"), "needs the coefficients");
   EXPECT_HAS(factor(R"j({"formula": "a*exp(b*target_sparsity)", "coefficients": {"a": 1}})j"),
              "coefficients: lacks b");
-  EXPECT_HAS(factor(R"j({"formula": "a*exp(b*target_sparsity)", "coefficients": {"a": 0, "b": 1}})j"),
-             "expected a number above 0, found 0");
+  EXPECT_HAS(
+      factor(R"j({"formula": "a*exp(b*target_sparsity)", "coefficients": {"a": 0, "b": 1}})j"),
+      "expected a number above 0, found 0");
   EXPECT_HAS(
       factor(R"j({"formula": "a*exp(b*target_sparsity)", "coefficients": {"a": 1, "b": true}})j"),
       "expected a number, found true");
@@ -116,7 +119,8 @@ TEST(Calibration, refuses_by_place) {
 }
 
 TEST(Calibration, layers_get_the_coefficients_of_their_transformer) {
-  const std::string two = R"j({"transformer": )j" + group() + R"j(, "transformer_2": {"config_groups":
+  const std::string two =
+      R"j({"transformer": )j" + group() + R"j(, "transformer_2": {"config_groups":
     {"g": {"algorithm": "skip_softmax", "threshold_scale_factor": {
     "formula": "a*exp(b*target_sparsity)", "coefficients": {"a": 7, "b": 2}}}}}})j";
   EXPECT_EQ(of_layer(two, "transformer.blocks.5.attn1")->a, 1443.5);

@@ -16,8 +16,8 @@ constexpr const char* kCall = "bf16 b1 h2 s16 d128";
 DeviceFacts blackwell() { return parse_facts(PlatformId::cuda, kBlackwell).value(); }
 
 AttentionConfig config_of(const std::string& skip, const std::string& backend = "TRTLLM_ATTN") {
-  auto config = parse_config(R"j({"default": {"backend": ")j" + backend + R"j(", "skip_softmax": )j" +
-                             skip + "}}");
+  auto config = parse_config(R"j({"default": {"backend": ")j" + backend +
+                             R"j(", "skip_softmax": )j" + skip + "}}");
   EXPECT_TRUE(config.has_value()) << (config ? "" : config.error().message);
   return config.value_or(AttentionConfig{});
 }

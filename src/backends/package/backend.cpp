@@ -196,8 +196,8 @@ class PackageBackend final : public Backend {
   // Forms of parallel attention that a package's kernel would get wrong in silence.
   static void refuse_parallel(ExecutionPathResult& r, const ExecutionContext& context) {
     const ParallelStrategy strategy = context.parallel_strategy;
-    const bool rotates = strategy == ParallelStrategy::ring ||
-                         strategy == ParallelStrategy::hybrid_ulysses_ring;
+    const bool rotates =
+        strategy == ParallelStrategy::ring || strategy == ParallelStrategy::hybrid_ulysses_ring;
     const bool gathers = strategy == ParallelStrategy::allgather_kv;
     if (r.backend == backend::TRTLLM_ATTN && (rotates || gathers))
       r.reasons.push_back({ReasonCode::parallel, "parallel strategy", std::string(name(strategy)),
