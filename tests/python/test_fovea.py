@@ -125,14 +125,6 @@ class AttentionTest(unittest.TestCase):
         with self.assertRaises(TypeError):
             fovea.attention(self.q, self.k, self.v, attn_maks=None)
 
-    def test_packed_documents(self):
-        flat = [x.reshape(100, 3, 16) for x in (self.q, self.k, self.v)]
-        cu = np.array([0, 50, 100], np.int32)
-        out = fovea.attention(*flat, layout="packed", cu_seqlens_q=cu, cu_seqlens_kv=cu)
-        np.testing.assert_allclose(out.reshape(2, 50, 3, 16), dense(self.q, self.k, self.v)[0], atol=2e-5)
-
-
-class ReportTest(unittest.TestCase):
     def test_metadata(self):
         layer = fovea.Attention()
         cut = layer(self.q, self.k[:, :20], self.v[:, :20])
@@ -193,6 +185,14 @@ class ReportTest(unittest.TestCase):
             fovea.Attention(name="blocks.0", calibration={"config_groups": {"group_0": group}})
         self.assertIn("is not a formula known here", str(caught.exception))
 
+    def test_packed_documents(self):
+        flat = [x.reshape(100, 3, 16) for x in (self.q, self.k, self.v)]
+        cu = np.array([0, 50, 100], np.int32)
+        out = fovea.attention(*flat, layout="packed", cu_seqlens_q=cu, cu_seqlens_kv=cu)
+        np.testing.assert_allclose(out.reshape(2, 50, 3, 16), dense(self.q, self.k, self.v)[0], atol=2e-5)
+
+
+class ReportTest(unittest.TestCase):
     def test_explain_answers_for_this_machine_and_for_another(self):
         here = fovea.explain(problem="f32 b1 h4 s128 d64")
         self.assertEqual(here["schema"], "fovea.explain/1")
