@@ -14,6 +14,7 @@
 #include "fovea/execution.hpp"
 #include "fovea/executor.hpp"
 #include "fovea/explain.hpp"
+#include "fovea/joint.hpp"
 #include "fovea/layout.hpp"
 #include "fovea/libraries.hpp"
 #include "fovea/log.hpp"

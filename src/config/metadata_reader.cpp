@@ -18,7 +18,7 @@ struct Elsewhere {
   std::string_view place;
 };
 constexpr std::string_view kJoint =
-    "concatenate joint tensors and masks with q, k, v and the mask before the call";
+    "joint tensors are tensors: concatenate them with q, k and v, or call attend_jointly in C++";
 constexpr Elsewhere kElsewhere[] = {
     {"attn_mask", "the mask is a tensor of the call"},
     {"attention_mask_mode", "spelt mask_mode here"},

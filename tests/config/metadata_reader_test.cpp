@@ -61,8 +61,8 @@ TEST(MetadataReader, keys_that_belong_elsewhere_say_where) {
       {"attention_mask_mode", "spelt mask_mode here"},
       {"cu_seqlens_k", "boundaries are tensors of the call"},
       {"max_seqlen_q", "the longest documents are options of the call"},
-      {"joint_query", "concatenate joint tensors"},
-      {"joint_strategy", "concatenate joint tensors"}};
+      {"joint_query", "joint tensors are tensors"},
+      {"joint_strategy", "joint tensors are tensors"}};
   for (const auto& [key, place] : cases) {
     const auto read = parse_metadata(std::string("{\"") + key + "\": 1}");
     ASSERT_FALSE(read.has_value()) << key;

@@ -136,7 +136,7 @@ class AttentionTest(unittest.TestCase):
         np.testing.assert_array_equal(published, layer(self.q, self.k, self.v))
         with self.assertRaises(fovea.ArgumentError) as caught:
             layer(self.q, self.k, self.v, metadata={"joint_query": 1})
-        self.assertIn("concatenate joint tensors", str(caught.exception))
+        self.assertIn("joint tensors are tensors", str(caught.exception))
         self.assertIn("protected_kv_prefix", caught.exception.reasons[0].accepted)
         with self.assertRaises(fovea.ArgumentError) as caught:
             layer(self.q, self.k, self.v, metadata={"valid_kv_length": 51})
