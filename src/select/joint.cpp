@@ -1,5 +1,7 @@
 #include "fovea/joint.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <utility>

@@ -55,8 +55,8 @@ struct Streams {
   Streams(const AttentionTensors& all, size_t seq, int64_t count, JointStrategy strategy) {
     const int64_t rest = all.q.shape[seq] - count;
     const bool front = strategy == JointStrategy::front;
-    const auto split = [&](const TensorView& from, TensorView& own, TensorView& other) {
-      own = slice(from, seq, front ? rest : 0, count);
+    const auto split = [&](const TensorView& from, TensorView& mine, TensorView& other) {
+      mine = slice(from, seq, front ? rest : 0, count);
       other = slice(from, seq, front ? 0 : count, rest);
     };
     split(all.q, own.q, joint.q);
