@@ -67,7 +67,7 @@ class BackendsTest(CliTest):
         self.assertEqual(states["FLASH_ATTN"], "runs here")
         # A kernel that a described device could run is not said to run where it is not compiled.
         described = self.backends("--device", "h200")[1]["FLASH_ATTN_3"]
-        self.assertEqual(described["support"], "supported")
+        self.assertNotEqual(described["support"], "unsupported")
         state = described["availability"]["state"]
         self.assertEqual(state, "runs here" if described["built"] else "not built")
         if not described["built"]:
