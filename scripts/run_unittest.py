@@ -2,7 +2,8 @@
 """Runs one file of unittest cases: run_unittest.py [--skip REASON] TEST.py RESULT.xml
 
 Prints what unittest prints and leaves the cases in RESULT.xml, in the form that
-scripts/summarize_tests.py reads. With --skip every case counts as skipped.
+scripts/summarize_tests.py reads. With --skip every case counts as skipped, as when the file itself
+raises unittest.SkipTest.
 """
 
 import argparse
@@ -81,7 +82,12 @@ def main():
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except unittest.SkipTest as reason:
+        write_results(arguments.result, {f"{path.stem}.all": ("skipped", str(reason))})
+        print(reason)
+        return 0
     suite = unittest.defaultTestLoader.loadTestsFromModule(module)
     if not list(leaf_cases(suite)):
         print(f"{path} has no test cases")

@@ -97,6 +97,14 @@ struct LayerOptions {
   std::shared_ptr<const PreparedTensors> prepared = {};
 };
 
+// The plan of one call, with what its sparse state made of it.
+struct CallPlan {
+  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const Receipt> receipt;  // what its runs hand out
+  Problem problem;                         // the call's tensors and options in normal form
+  bool without_lists = false;  // dense here: run without tensors.block_counts, _indices, _partial
+};
+
 // Thread-safe: calls may overlap. Holds its own copy of the configuration.
 //
 // A call runs on the device of its tensors, for CUDA on options.stream, without waiting for it.
@@ -125,19 +133,33 @@ class Attention {
   FOVEA_API std::shared_ptr<const Decision> resolve(const Problem& problem) const;
   // The report of the execution contract for a call with this metadata, in surroundings that the
   // host engine declares: parallel strategy, paged storage and its element type, outer boundaries,
-  // full graph. Everything else in `context` is overwritten by what the layer, its backend and the
-  // normal form say. Contradicting metadata is unsupported, by field. Reads no tensor and never
-  // waits for a device; call it outside captured or compiled regions, and again when the metadata
-  // changes. Advisory: changes neither selection nor execution.
-  FOVEA_API ExecutionPathResult
-  resolve_execution_path(const Problem& problem, const ExecutionContext& context,
-                         const AttentionMetadata& metadata = {}) const;
+  // full graph. `device`: where the call would run, by default as for plan(); a device that cannot
+  // be probed is unsupported, with the cause. Everything else in `context` is overwritten by what
+  // the layer, its backend and the normal form say. Contradicting metadata is unsupported, by
+  // field. Reads no tensor and never waits for a device; call it outside captured or compiled
+  // regions, and again when the metadata changes. Advisory: changes neither selection nor
+  // execution.
+  FOVEA_API ExecutionPathResult resolve_execution_path(const Problem& problem,
+                                                       const ExecutionContext& context,
+                                                       const AttentionMetadata& metadata = {},
+                                                       std::optional<Device> device = {}) const;
+  // The same for a call as run() takes it, on the device of its tensors, with its block mask and
+  // its sparse state. Errors: those of describe.
+  FOVEA_API Result<ExecutionPathResult> resolve_execution_path(
+      const AttentionTensors& tensors, const CallOptions& options,
+      const ExecutionContext& context) const;
   // A plan for callers that keep their own workspace, for normalise(problem, metadata).problem and
   // tensors on `device`: by default the CPU, or cuda:0 for a layer made with CUDA facts. It runs on
   // the tensors that apply() makes. Errors: those of normalise, the refusal, those of probe_cuda.
   FOVEA_API Result<std::shared_ptr<const Plan>> plan(const Problem& problem,
                                                      std::optional<Device> device = {},
                                                      const AttentionMetadata& metadata = {}) const;
+  // A plan for a call as run() takes it, on the device of its tensors, that callers with their own
+  // workspace keep while shapes, options and the state's decision stay. It runs on what
+  // normalise() and apply() make of a call of the same problem. Lists come as tensors:
+  // options.block_mask is an error. Errors: as run, except those of tensor values.
+  FOVEA_API Result<CallPlan> plan(const AttentionTensors& tensors,
+                                  const CallOptions& options) const;
   // Plans once, for the device that plan() takes by default, and keeps everything that a run needs,
   // the layer's prepared tensors included. Errors as plan, out_of_memory.
   FOVEA_API Result<RecordedCall> record(const Problem& problem,

@@ -34,6 +34,9 @@ typedef struct fovea_attention fovea_attention;
 typedef struct fovea_plan fovea_plan;
 typedef struct fovea_receipt fovea_receipt;
 typedef struct fovea_metadata fovea_metadata;
+typedef struct fovea_mask_map fovea_mask_map;
+typedef struct fovea_sparse_state fovea_sparse_state;
+typedef struct fovea_block_mask fovea_block_mask;
 
 /* "0.1.0"; static storage. */
 FOVEA_C_API const char* fovea_version(void);
@@ -116,6 +119,10 @@ typedef struct fovea_layer_options {
   int64_t dim_v;
   int32_t mask_free;
   int32_t threads;
+  /* Facts ("sm=90,cudnn=9.19") that stand for every device of the layer, and their platform; NULL:
+   * those of the devices themselves. */
+  const char* platform;
+  const char* facts;
   /* For skip_softmax.target_sparsity: the layer's name in the checkpoint and the checkpoint's
    * calibration as JSON (docs/config.md), or NULL. */
   const char* name;
@@ -147,6 +154,16 @@ typedef struct fovea_call {
   int64_t max_seqlen_kv;
   void* stream;
   const fovea_metadata* metadata; /* NULL: nothing is stated */
+  /* The key blocks that every block of queries reads, ascending: counts int32 [1|B,1|Hq,rows],
+   * indices int32 [1|B,1|Hq,rows,most]; partial uint8 like the indices, 1 where the mask hides
+   * tokens inside the block. On the device of q, contiguous. */
+  fovea_tensor block_counts;
+  fovea_tensor block_indices;
+  fovea_tensor block_partial;
+  int32_t block_q; /* tokens in a block: 64 or 128; 0: 128 */
+  int32_t block_kv;
+  const fovea_block_mask* block_mask; /* in place of the three tensors; fovea_attention_run only */
+  const fovea_sparse_state* sparse_state; /* for layers whose backend is sparse */
 } fovea_call;
 
 /* `config` is copied; NULL means an empty one (platform default). */
@@ -164,12 +181,18 @@ FOVEA_C_API int32_t fovea_output_spec(const fovea_call* call, fovea_tensor* out,
 FOVEA_C_API int32_t fovea_attention_run(const fovea_attention* attention, const fovea_call* call,
                                         fovea_receipt** receipt, fovea_error** error);
 
-/* A plan for callers with their own workspace (aligned to 256 bytes). The layer must outlive it. */
+/* A plan for callers with their own workspace (aligned to 256 bytes). The layer must outlive it.
+ * With a sparse_state it holds for the state's decision at that time; ask again after an update. */
 FOVEA_C_API int32_t fovea_attention_plan(const fovea_attention* attention, const fovea_call* call,
                                          fovea_plan** plan, fovea_error** error);
 FOVEA_C_API size_t fovea_plan_workspace_bytes(const fovea_plan* plan);
 FOVEA_C_API int32_t fovea_plan_run(const fovea_plan* plan, const fovea_call* call, void* workspace,
                                    size_t workspace_bytes, fovea_error** error);
+/* What the plan's runs are, as after a run. */
+FOVEA_C_API int32_t fovea_plan_receipt(const fovea_plan* plan, fovea_receipt** receipt,
+                                       fovea_error** error);
+/* The problem string that the plan is for; free with fovea_string_free. */
+FOVEA_C_API int32_t fovea_plan_problem(const fovea_plan* plan, char** text, fovea_error** error);
 FOVEA_C_API void fovea_plan_free(fovea_plan* plan);
 
 /* What the host engine declares around a call; NULL or 0 where nothing is. */
@@ -182,8 +205,9 @@ typedef struct fovea_surroundings {
   int32_t require_fullgraph;
 } fovea_surroundings;
 
-/* The report of the execution contract (docs/execution.md) for the call's shapes and metadata; data
- * pointers are not read. `surroundings` may be NULL. Advisory; ask again when the metadata changes.
+/* The report of the execution contract (docs/execution.md) for the call's shapes and metadata, on
+ * the device of q; data pointers are not read. `surroundings` may be NULL. Advisory; ask again when
+ * the metadata changes.
  * {"backend","provider","platform","kernel_variant","path","instance","support",
  * "compilation_mode","parallel_strategy","built","lossy","workspace_bytes","reasons",
  * "requested":{"status","reasons"}} as JSON; "requested" answers require_fullgraph. */
@@ -191,6 +215,73 @@ FOVEA_C_API int32_t fovea_attention_resolve(const fovea_attention* attention,
                                             const fovea_call* call,
                                             const fovea_surroundings* surroundings, char** json,
                                             fovea_error** error);
+
+/* --- Block-sparse attention (docs/sparse)
+ * ------------------------------------------------------------------------------------ */
+
+/* The masks of one video geometry: video_token_num tokens in num_frame equal frames. grid_height
+ * and grid_width, in blocks, are for local windows; 0 for none. */
+FOVEA_C_API int32_t fovea_mask_map_create(int64_t video_token_num, int64_t num_frame,
+                                          int64_t grid_height, int64_t grid_width,
+                                          fovea_mask_map** map, fovea_error** error);
+FOVEA_C_API void fovea_mask_map_free(fovea_mask_map* map);
+
+/* Where one request stands in its denoising run. Made from the sparse entry that `config` has for
+ * role and category (as in fovea_layer_options); `map` is shared and may be freed at once.
+ * model_type: "wan" (also NULL) or "hunyuan". Updates and calls of one state must not overlap. */
+FOVEA_C_API int32_t fovea_sparse_state_create(const fovea_config* config, const char* role,
+                                              const char* category, const fovea_mask_map* map,
+                                              const char* model_type, fovea_sparse_state** state,
+                                              fovea_error** error);
+FOVEA_C_API void fovea_sparse_state_free(fovea_sparse_state* state);
+/* Step 0 is the noisiest; -1 leaves a number as it is. */
+FOVEA_C_API int32_t fovea_sparse_state_update(fovea_sparse_state* state, int64_t numeral_timestep,
+                                              int64_t layer_idx, fovea_error** error);
+/* The run as a whole; finds a schedule that is dense in every step and layer. */
+FOVEA_C_API int32_t fovea_sparse_state_begin_run(fovea_sparse_state* state, int64_t steps,
+                                                 int64_t layers, fovea_error** error);
+/* The step and layer of the last update; either may be NULL. */
+FOVEA_C_API void fovea_sparse_state_position(const fovea_sparse_state* state,
+                                             int64_t* numeral_timestep, int64_t* layer_idx);
+/* For callers that have taken the decision, such as a compiled graph: whatever the step and the
+ * layer, calls run dense for this cause (as from fovea_sparse_state_dense_cause), or sparse with
+ * "none". */
+FOVEA_C_API int32_t fovea_sparse_state_fix(fovea_sparse_state* state, const char* dense_cause,
+                                           fovea_error** error);
+/* 1 when this step and layer run dense. */
+FOVEA_C_API int32_t fovea_sparse_state_should_use_dense(const fovea_sparse_state* state);
+/* Why ("none" when sparse), what ("dense", "radial", "local", "block_sparse") and the name of the
+ * dense backend; static storage. */
+FOVEA_C_API const char* fovea_sparse_state_dense_cause(const fovea_sparse_state* state);
+FOVEA_C_API const char* fovea_sparse_state_sparsity_type(const fovea_sparse_state* state);
+FOVEA_C_API const char* fovea_sparse_state_dense_backend(const fovea_sparse_state* state);
+/* The mask of the sparse steps for a sequence of the video's tokens and then text. */
+FOVEA_C_API int32_t fovea_sparse_state_mask(const fovea_sparse_state* state, int64_t seq_len,
+                                            fovea_block_mask** mask, fovea_error** error);
+
+/* What a block mask covers. Sequences may end inside a block; batch or heads of 1 are broadcast. */
+typedef struct fovea_block_shape {
+  size_t struct_size;
+  int64_t seq_q;
+  int64_t seq_kv;
+  int32_t block_q; /* 64 or 128; 0: 128 */
+  int32_t block_kv;
+  int64_t batch; /* 0: 1 */
+  int64_t heads;
+} fovea_block_shape;
+
+/* From size = batch * heads * rows * columns bytes; nonzero is on. Immutable. */
+FOVEA_C_API int32_t fovea_block_mask_create(const fovea_block_shape* shape, const uint8_t* matrix,
+                                            size_t size, fovea_block_mask** mask,
+                                            fovea_error** error);
+/* Its lists as views of host memory that live as long as the mask; `partial` has rank 0 when every
+ * block is full. Outputs may be NULL. */
+FOVEA_C_API int32_t fovea_block_mask_lists(const fovea_block_mask* mask, fovea_block_shape* shape,
+                                           fovea_tensor* counts, fovea_tensor* indices,
+                                           fovea_tensor* partial, fovea_error** error);
+/* The share of blocks that are on; 0 for NULL. */
+FOVEA_C_API double fovea_block_mask_density(const fovea_block_mask* mask);
+FOVEA_C_API void fovea_block_mask_free(fovea_block_mask* mask);
 
 /* --- Receipts, explain, availability
  * ------------------------------------------------------------------------ */

@@ -8,8 +8,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fovea/backend.hpp"
+#include "fovea/backend_name.hpp"
 #include "fovea/error.hpp"
 #include "fovea/problem.hpp"
 
@@ -32,11 +34,14 @@ struct PackageCall {
   int64_t protected_kv_prefix = 0;
   std::optional<double> laser_input_scale;
   Stream stream;
+  BackendName backend;  // the name that was asked for
 };
 
 struct PackageKernel {
   std::string package;  // the fact that stands for it: "fa4", "mindiesd", "aiter", ...
-  std::string version;  // for receipts; empty: as the facts say
+  // For receipts, and while it is bound the fact of devices that are probed; empty: as the facts
+  // say.
+  std::string version;
   // Called for each run, from any thread. What it throws becomes a device_error.
   std::function<Status(const PackageCall&)> run;
   // The package's own rule for head sizes: nothing when it takes them, else why not. `alignment` is
@@ -44,6 +49,8 @@ struct PackageKernel {
   // is supported.
   std::function<std::optional<std::string>(int64_t head_dim, int64_t dim_v, int64_t alignment)>
       validate_dims;
+  // What the kernel cannot do, beyond what its path says; pure. Unset: nothing.
+  std::function<std::vector<Reason>(BackendName backend, const Problem& problem)> refusals;
   // The committed record of a hardware validation of this kernel; empty: there is none, and every
   // path is unmigrated.
   std::string validation_record;

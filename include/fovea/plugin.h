@@ -272,6 +272,43 @@ typedef struct fovea_plugin {
   const fovea_plugin_platform* const* platforms;
 } fovea_plugin;
 
+/* --- Kernels of packages
+ * ------------------------------------------------------------------------------------ */
+
+/* One call of a package's kernel. `run` has the tensors in the form that the path takes
+ * (docs/execution.md), no workspace and no parallel_for. */
+typedef struct fovea_package_call {
+  size_t struct_size;
+  const char* backend_name;
+  const char* path; /* as resolution reported it */
+  const fovea_plugin_problem* problem;
+  const fovea_plugin_run* run;
+  int64_t valid_queries; /* rows from here on are padding: output 0, lse -inf */
+} fovea_package_call;
+
+/* A kernel of a package that the host program brings. Fovea judges, normalises and prepares; the
+ * kernel computes. `self` is handed back to every call. */
+typedef struct fovea_package {
+  size_t struct_size;
+  const char* package; /* the fact that stands for it: "fa4", "flash_attn", "torch", ... */
+  const char* version; /* NULL: as the facts say */
+  void* self;
+  int32_t (*run)(void* self, const fovea_package_call* call, const fovea_plugin_sink* sink);
+  /* Optional: the package's own rule for head sizes; not 0 refuses, with the reason as message.
+   * `alignment` is the number of elements in 16 bytes. */
+  int32_t (*validate_dims)(void* self, int64_t head_dim, int64_t dim_v, int64_t alignment,
+                           const fovea_plugin_sink* sink);
+  /* Optional: adds a reason for everything that the kernel cannot do; pure. */
+  void (*refuse)(void* self, const char* backend_name, const fovea_plugin_problem* problem,
+                 const fovea_plugin_sink* sink);
+  const char* validation_record; /* of a hardware validation of this kernel; NULL: none */
+} fovea_package;
+
+/* Gives the kernel to every name whose policy row the package provides; replaces an earlier one.
+ * The functions and `self` stay valid until the package is unbound and no call runs. */
+FOVEA_C_API int32_t fovea_bind_package(const fovea_package* package, fovea_error** error);
+FOVEA_C_API void fovea_unbind_package(const char* package);
+
 /* The function that a plugin exports under this name. Stores its description, which stays valid
  * while the process runs. May be called more than once, also from several threads. A plugin that
  * cannot work here returns an error number and sets a message. */

@@ -257,6 +257,9 @@ class SparseAttentionState {
   FOVEA_API int64_t numeral_timestep() const noexcept;
   FOVEA_API int64_t layer_idx() const noexcept;
 
+  // For callers that have taken the decision, such as a compiled graph: whatever the step and the
+  // layer, calls run dense for this cause, or sparse with none.
+  FOVEA_API void fix(DenseCause cause) noexcept;
   // Why this step and layer run dense; none when they run sparse.
   FOVEA_API DenseCause dense_cause() const noexcept;
   bool should_use_dense() const noexcept { return dense_cause() != DenseCause::none; }

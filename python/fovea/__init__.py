@@ -30,12 +30,15 @@ from .errors import class_for as _class_for
 __all__ = [
     "ArgumentError",
     "Attention",
+    "BlockMask",
     "CommunicationError",
     "DeviceError",
     "FoveaError",
     "InternalError",
+    "MaskMap",
     "Reason",
     "ResourceError",
+    "SparseAttentionState",
     "UnsupportedError",
     "attention",
     "availability",
@@ -48,14 +51,23 @@ __all__ = [
 
 _library = None
 _lock = _threading.Lock()
+# Counts what makes earlier plans stale: another library, other backends behind the names.
+_generation = 0
+
+
+def _invalidate():
+    global _generation
+    with _lock:
+        _generation += 1
 
 
 def load_library(path=None):
     """Loads libfovea from `path`, or from the package, a checkout's build folder or the system. Done on first use."""
-    global _library
+    global _library, _generation
     with _lock:
         if _library is None or path is not None:
             _library = _capi.load(path)
+            _generation += 1
     return _library
 
 
@@ -95,13 +107,18 @@ def _take_json(function, *arguments):
         _lib().fovea_string_free(text)
 
 
+def _config_text(config):
+    if config is None or isinstance(config, str):
+        return config
+    return config.to_json() if hasattr(config, "to_json") else _json.dumps(config)
+
+
 class _Config:
-    """An AttentionConfig handle. `config` is JSON text, a mapping or None."""
+    """An AttentionConfig handle. `config` is JSON text, a mapping, an object with to_json(), or None."""
 
     def __init__(self, config=None, backend=None):
         self._handle = _c.c_void_p()
-        if config is not None and not isinstance(config, str):
-            config = _json.dumps(config)
+        config = _config_text(config)
         # The environment belongs to a call that configures nothing.
         use_environment = config is None and backend is None
         _call(_lib().fovea_config_create, _text(config), _text(backend), use_environment, _c.byref(self._handle))
@@ -166,6 +183,8 @@ class Attention:
             dim_v,
             mask_free,
             threads,
+            None,
+            None,
             _text(name),
             _text(calibration),
         )
@@ -190,6 +209,7 @@ class Attention:
         scale=None,
         is_causal=None,
         window=None,
+        sparse_state=None,
         metadata=None,
     ):
         """The fovea_call of these arguments, and what must live as long as it."""
@@ -216,6 +236,9 @@ class Attention:
             call.is_causal, call.has_is_causal = bool(is_causal), 1
         if window is not None:
             call.window_left, call.window_right = window
+        if sparse_state is not None:
+            call.sparse_state = sparse_state._handle
+            owners.append(sparse_state)
         stated = _Metadata(metadata)
         call.metadata = stated._handle.value
         owners.append(stated)
@@ -227,7 +250,8 @@ class Attention:
         mask: boolean (True = attend) or additive, [1|B,Skv], [1|B,1|Sq,Skv] or [1|B,1|Hq,1|Sq,Skv]. Options:
         kv_lengths, cu_seqlens_q, cu_seqlens_kv; layout ("bshd"), output_layout, scale, is_causal; window: (left,
         right), -1 for unbounded; metadata: a mapping or JSON text of what is known of masks and lengths
-        (docs/metadata.md). Returns out, or a tuple (out[, lse][, receipt]) with what was asked for.
+        (docs/metadata.md); sparse_state: a SparseAttentionState, for layers whose backend is sparse. Returns out, or a
+        tuple (out[, lse][, receipt]) with what was asked for.
         """
         call, owners = self._make_call(q, k, v, mask, **options)
         lib = _lib()
@@ -330,12 +354,26 @@ def load_plugin(file):
     Returns {"file", "name", "version", "platforms", "backends": [{"path", "name", "replaced"}]}. Runs the plugin's
     code, which stays loaded. Raises ArgumentError without such a file, UnsupportedError for a plugin that is wrong.
     """
-    return _take_json(_lib().fovea_load_plugin, _os.fsencode(file))
+    try:
+        return _take_json(_lib().fovea_load_plugin, _os.fsencode(file))
+    finally:
+        _invalidate()
 
 
 def load_plugins_from_environment():
     """Loads the plugins in the folders of FOVEA_PLUGIN_PATH: {"loaded": [...], "failed": [messages]}."""
-    return _take_json(_lib().fovea_load_plugins_from_environment)
+    try:
+        return _take_json(_lib().fovea_load_plugins_from_environment)
+    finally:
+        _invalidate()
+
+
+def __getattr__(name):
+    if name in ("BlockMask", "MaskMap", "SparseAttentionState"):
+        from . import sparse
+
+        return getattr(sparse, name)
+    raise AttributeError(f"module 'fovea' has no attribute '{name}'")
 
 
 def version():

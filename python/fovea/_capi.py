@@ -35,6 +35,8 @@ class LayerOptions(c.Structure):
         ("dim_v", c.c_int64),
         ("mask_free", c.c_int32),
         ("threads", c.c_int32),
+        ("platform", c.c_char_p),
+        ("facts", c.c_char_p),
         ("name", c.c_char_p),
         ("calibration", c.c_char_p),
     ]
@@ -64,6 +66,13 @@ class Call(c.Structure):
         ("max_seqlen_kv", c.c_int64),
         ("stream", c.c_void_p),
         ("metadata", c.c_void_p),
+        ("block_counts", Tensor),
+        ("block_indices", Tensor),
+        ("block_partial", Tensor),
+        ("block_q", c.c_int32),
+        ("block_kv", c.c_int32),
+        ("block_mask", c.c_void_p),
+        ("sparse_state", c.c_void_p),
     ]
 
 
@@ -78,9 +87,23 @@ class Surroundings(c.Structure):
     ]
 
 
+class BlockShape(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("seq_q", c.c_int64),
+        ("seq_kv", c.c_int64),
+        ("block_q", c.c_int32),
+        ("block_kv", c.c_int32),
+        ("batch", c.c_int64),
+        ("heads", c.c_int64),
+    ]
+
+
 _P = c.c_void_p
 _PP = c.POINTER(c.c_void_p)
 _S = c.c_char_p
+_CALL = c.POINTER(Call)
+_TENSOR = c.POINTER(Tensor)
 
 _SIGNATURES = {
     "fovea_version": (_S, []),
@@ -99,9 +122,32 @@ _SIGNATURES = {
     "fovea_attention_free": (None, [_P]),
     "fovea_output_spec": (c.c_int32, [c.POINTER(Call), c.POINTER(Tensor), c.POINTER(Tensor), _PP]),
     "fovea_attention_run": (c.c_int32, [_P, c.POINTER(Call), _PP, _PP]),
+    "fovea_attention_plan": (c.c_int32, [_P, _CALL, _PP, _PP]),
+    "fovea_plan_workspace_bytes": (c.c_size_t, [_P]),
+    "fovea_plan_run": (c.c_int32, [_P, _CALL, _P, c.c_size_t, _PP]),
+    "fovea_plan_receipt": (c.c_int32, [_P, _PP, _PP]),
+    "fovea_plan_problem": (c.c_int32, [_P, _PP, _PP]),
+    "fovea_plan_free": (None, [_P]),
     "fovea_metadata_create": (c.c_int32, [_S, _PP, _PP]),
     "fovea_metadata_free": (None, [_P]),
-    "fovea_attention_resolve": (c.c_int32, [_P, c.POINTER(Call), c.POINTER(Surroundings), _PP, _PP]),
+    "fovea_attention_resolve": (c.c_int32, [_P, _CALL, c.POINTER(Surroundings), _PP, _PP]),
+    "fovea_mask_map_create": (c.c_int32, [c.c_int64, c.c_int64, c.c_int64, c.c_int64, _PP, _PP]),
+    "fovea_mask_map_free": (None, [_P]),
+    "fovea_sparse_state_create": (c.c_int32, [_P, _S, _S, _P, _S, _PP, _PP]),
+    "fovea_sparse_state_free": (None, [_P]),
+    "fovea_sparse_state_update": (c.c_int32, [_P, c.c_int64, c.c_int64, _PP]),
+    "fovea_sparse_state_begin_run": (c.c_int32, [_P, c.c_int64, c.c_int64, _PP]),
+    "fovea_sparse_state_position": (None, [_P, c.POINTER(c.c_int64), c.POINTER(c.c_int64)]),
+    "fovea_sparse_state_fix": (c.c_int32, [_P, _S, _PP]),
+    "fovea_sparse_state_should_use_dense": (c.c_int32, [_P]),
+    "fovea_sparse_state_dense_cause": (_S, [_P]),
+    "fovea_sparse_state_sparsity_type": (_S, [_P]),
+    "fovea_sparse_state_dense_backend": (_S, [_P]),
+    "fovea_sparse_state_mask": (c.c_int32, [_P, c.c_int64, _PP, _PP]),
+    "fovea_block_mask_create": (c.c_int32, [c.POINTER(BlockShape), _P, c.c_size_t, _PP, _PP]),
+    "fovea_block_mask_lists": (c.c_int32, [_P, c.POINTER(BlockShape), _TENSOR, _TENSOR, _TENSOR, _PP]),
+    "fovea_block_mask_density": (c.c_double, [_P]),
+    "fovea_block_mask_free": (None, [_P]),
     "fovea_receipt_json": (_S, [_P]),
     "fovea_receipt_free": (None, [_P]),
     "fovea_explain": (c.c_int32, [_P, _S, _S, _S, _S, _S, _PP, _PP]),
@@ -109,6 +155,8 @@ _SIGNATURES = {
         c.c_int32,
         [_P, _S, _S, _S, _S, _S, _S, c.c_int64, c.c_int64, _PP, _PP],
     ),
+    "fovea_bind_package": (c.c_int32, [_P, _PP]),
+    "fovea_unbind_package": (None, [_S]),
     "fovea_availability": (c.c_int32, [_S, _PP, _PP]),
     "fovea_load_plugin": (c.c_int32, [_S, _PP, _PP]),
     "fovea_load_plugins_from_environment": (c.c_int32, [_PP, _PP]),
@@ -131,6 +179,9 @@ def load(path=None):
         except OSError as error:
             tried.append(f"{candidate}: {error}")
             continue
+        missing = [name for name in _SIGNATURES if not hasattr(library, name)]
+        if missing:
+            raise ImportError(f"{candidate} is another version of the library: it has no {', '.join(missing)}")
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(library, name)
             function.restype = result

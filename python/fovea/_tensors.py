@@ -134,17 +134,51 @@ class Array:
         managed = _DLManagedTensor()
         shape = (c.c_int64 * rank)(*self.shape)
         managed.tensor = _DLTensor(self.data, _CPU, 0, rank, *self._dtype, 1, shape, None, 0)
-        key = c.addressof(managed)
-        deleter = _Deleter(_release)
-        managed.deleter = deleter
-        _exported[key] = (self, managed, shape, deleter)
-        return _capsule_new(key, b"dltensor", c.cast(_destroy_capsule, c.c_void_p))
+        return _export(managed, self, shape)
+
+
+class Borrowed:
+    """Memory of a C tensor that its owner keeps for the time of a call, handed on through __dlpack__."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+
+    def __dlpack_device__(self):
+        return (self._tensor.device_type, self._tensor.device_index)
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        tensor = self._tensor
+        managed = _DLManagedTensor()
+        shape = (c.c_int64 * tensor.rank)(*tensor.shape[: tensor.rank])
+        strides = (c.c_int64 * tensor.rank)(*tensor.stride[: tensor.rank])
+        managed.tensor = _DLTensor(
+            tensor.data,
+            tensor.device_type,
+            tensor.device_index,
+            tensor.rank,
+            tensor.dtype_code,
+            tensor.dtype_bits,
+            tensor.dtype_lanes,
+            shape,
+            strides,
+            0,
+        )
+        return _export(managed, shape, strides)
+
+
+def _export(managed, *owned):
+    """A capsule of a managed tensor; `owned` lives until its consumer is done."""
+    key = c.addressof(managed)
+    managed.deleter = _release
+    _exported[key] = (managed, *owned)
+    return _capsule_new(key, b"dltensor", c.cast(_destroy_capsule, c.c_void_p))
 
 
 # What consumers of exported capsules still use, by the address of the managed tensor.
 _exported = {}
 
 
+@_Deleter
 def _release(address):
     _exported.pop(address, None)
 

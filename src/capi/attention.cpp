@@ -1,8 +1,6 @@
 #include "fovea/attention.hpp"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "src/capi/handles.hpp"
@@ -14,19 +12,6 @@ using fovea::capi::null_argument;
 
 namespace fovea::capi {
 namespace {
-
-// Copies the fields that the caller's version of the struct has; the rest keeps its default.
-template <class T>
-Result<T> sized(const T* given, const char* function, const char* argument, T defaults) {
-  if (given == nullptr) return null_argument(function, argument);
-  if (given->struct_size < sizeof(size_t) || given->struct_size > 64 * sizeof(T))
-    return Error{ErrorCode::invalid_argument,
-                 std::string(function) + ": " + argument + "->struct_size is " +
-                     std::to_string(given->struct_size) + "; set it to sizeof(*" + argument + ")",
-                 {}};
-  std::memcpy(&defaults, given, std::min(given->struct_size, sizeof(T)));
-  return defaults;
-}
 
 fovea_call default_call() {
   fovea_call call{};
@@ -93,6 +78,13 @@ Result<Call> read_call(const fovea_call* given, const char* function) {
   call.options.max_seqlen_kv = c.max_seqlen_kv;
   call.options.stream.handle = c.stream;
   if (c.metadata != nullptr) call.options.metadata = &c.metadata->metadata;
+  FOVEA_CHECK(read(c.block_counts, "block_counts", call.tensors.block_counts));
+  FOVEA_CHECK(read(c.block_indices, "block_indices", call.tensors.block_indices));
+  FOVEA_CHECK(read(c.block_partial, "block_partial", call.tensors.block_partial));
+  if (c.block_q != 0) call.options.block_q = c.block_q;
+  if (c.block_kv != 0) call.options.block_kv = c.block_kv;
+  if (c.block_mask != nullptr) call.options.block_mask = c.block_mask->mask;
+  if (c.sparse_state != nullptr) call.options.sparse_state = &c.sparse_state->state;
   return call;
 }
 
@@ -220,11 +212,16 @@ int32_t fovea_attention_create(const fovea_layer_options* options, const fovea_c
       const fovea::ResolvedSpec resolved = config->config.resolve(layer.role, layer.category);
       if (resolved.spec != nullptr) defaults = {resolved.spec->scale, resolved.spec->is_causal};
     }
+    std::optional<fovea::DeviceFacts> facts;
+    if (o.platform != nullptr) {
+      FOVEA_TRY(const fovea::PlatformId platform, fovea::parse_platform(o.platform));
+      FOVEA_TRY(facts, fovea::parse_facts(platform, o.facts == nullptr ? "" : o.facts));
+    }
     std::unique_ptr<fovea::Executor> executor = fovea::make_openmp_executor(o.threads);
     FOVEA_TRY(fovea::Attention built,
               fovea::Attention::create(
                   std::move(layer), config == nullptr ? fovea::AttentionConfig{} : config->config,
-                  executor.get()));
+                  executor.get(), std::move(facts)));
     *attention = new fovea_attention{std::move(executor), std::move(built), defaults};
     return {};
   });
@@ -267,21 +264,34 @@ int32_t fovea_attention_plan(const fovea_attention* attention, const fovea_call*
     constexpr const char* kFunction = "fovea_attention_plan";
     if (attention == nullptr) return null_argument(kFunction, "attention");
     if (plan == nullptr) return null_argument(kFunction, "plan");
-    FOVEA_TRY(fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
-    fovea::capi::apply(attention->defaults, c.options);
-    FOVEA_TRY(fovea::Problem problem, fovea::describe(c.tensors, c.options));
-    const fovea::AttentionMetadata& metadata = fovea::capi::metadata_of(c);
-    FOVEA_TRY(fovea::NormalForm form, fovea::normalise(problem, metadata));
-    FOVEA_TRY(std::shared_ptr<const fovea::Plan> made,
-              attention->attention.plan(problem, c.tensors.q.device, metadata));
-    *plan = new fovea_plan{std::move(made), std::move(form.problem), attention->defaults,
-                           form.protected_kv_prefix};
+    FOVEA_TRY(const fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
+    FOVEA_TRY(fovea::CallPlan made, attention->attention.plan(c.tensors, c.options));
+    *plan = new fovea_plan{std::move(made), attention->defaults,
+                           fovea::capi::metadata_of(c).protected_kv_prefix};
     return {};
   });
 }
 
 size_t fovea_plan_workspace_bytes(const fovea_plan* plan) {
-  return plan == nullptr ? 0 : plan->plan->workspace_bytes();
+  return plan == nullptr ? 0 : plan->plan.plan->workspace_bytes();
+}
+
+int32_t fovea_plan_receipt(const fovea_plan* plan, fovea_receipt** receipt, fovea_error** error) {
+  return guard(error, [&]() -> fovea::Status {
+    if (plan == nullptr) return null_argument("fovea_plan_receipt", "plan");
+    if (receipt == nullptr) return null_argument("fovea_plan_receipt", "receipt");
+    *receipt = new fovea_receipt{fovea::report::receipt(*plan->plan.receipt).dump()};
+    return {};
+  });
+}
+
+int32_t fovea_plan_problem(const fovea_plan* plan, char** text, fovea_error** error) {
+  return guard(error, [&]() -> fovea::Status {
+    if (plan == nullptr) return null_argument("fovea_plan_problem", "plan");
+    if (text == nullptr) return null_argument("fovea_plan_problem", "text");
+    *text = fovea::capi::copy(to_string(plan->plan.problem));
+    return {};
+  });
 }
 
 int32_t fovea_plan_run(const fovea_plan* plan, const fovea_call* call, void* workspace,
@@ -294,10 +304,10 @@ int32_t fovea_plan_run(const fovea_plan* plan, const fovea_call* call, void* wor
     if (!c.tensors.out.present()) return fovea::capi::need_out(kFunction);
     FOVEA_TRY(const fovea::Problem problem, fovea::describe(c.tensors, c.options));
     FOVEA_TRY(const fovea::NormalForm form, fovea::normalise(problem, fovea::capi::metadata_of(c)));
-    if (form.problem != plan->problem)
+    if (form.problem != plan->plan.problem)
       return fovea::Error{fovea::ErrorCode::invalid_tensor,
                           "fovea_plan_run: the call is '" + to_string(form.problem) +
-                              "' but the plan is for '" + to_string(plan->problem) +
+                              "' but the plan is for '" + to_string(plan->plan.problem) +
                               "'; make a plan for it",
                           {}};
     if (form.protected_kv_prefix != plan->protected_kv_prefix)
@@ -307,8 +317,10 @@ int32_t fovea_plan_run(const fovea_plan* plan, const fovea_call* call, void* wor
                               " keys but the plan was made for " +
                               std::to_string(plan->protected_kv_prefix) + "; make a plan for it",
                           {}};
-    return plan->plan->run(fovea::apply(form, c.tensors), {workspace, workspace_bytes},
-                           c.options.stream);
+    if (plan->plan.without_lists)
+      c.tensors.block_counts = c.tensors.block_indices = c.tensors.block_partial = {};
+    return plan->plan.plan->run(fovea::apply(form, c.tensors), {workspace, workspace_bytes},
+                                c.options.stream);
   });
 }
 
@@ -333,13 +345,11 @@ int32_t fovea_attention_resolve(const fovea_attention* attention, const fovea_ca
     constexpr const char* kFunction = "fovea_attention_resolve";
     if (attention == nullptr) return null_argument(kFunction, "attention");
     if (json == nullptr) return null_argument(kFunction, "json");
-    FOVEA_TRY(fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
-    fovea::capi::apply(attention->defaults, c.options);
+    FOVEA_TRY(const fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
     FOVEA_TRY(const fovea::ExecutionContext context,
               fovea::capi::read_surroundings(surroundings, kFunction));
-    FOVEA_TRY(const fovea::Problem problem, fovea::describe(c.tensors, c.options));
-    const fovea::ExecutionPathResult report =
-        attention->attention.resolve_execution_path(problem, context, fovea::capi::metadata_of(c));
+    FOVEA_TRY(const fovea::ExecutionPathResult report,
+              attention->attention.resolve_execution_path(c.tensors, c.options, context));
     const fovea::CapabilityResult requested =
         fovea::requested_support(report, context.require_fullgraph);
     *json = fovea::capi::copy(fovea::capi::json_of(report, requested).dump());

@@ -1,6 +1,9 @@
 // What stands behind the opaque handles, and how C++ results become codes.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +14,7 @@
 #include "fovea/c_api.h"
 #include "fovea/error.hpp"
 #include "fovea/metadata.hpp"
+#include "fovea/sparse.hpp"
 
 struct fovea_error {
   fovea::Error error;
@@ -34,10 +38,18 @@ struct fovea_attention {
   fovea_call_defaults defaults;
 };
 struct fovea_plan {
-  std::shared_ptr<const fovea::Plan> plan;
-  fovea::Problem problem;  // in normal form
+  fovea::CallPlan plan;
   fovea_call_defaults defaults;
   int64_t protected_kv_prefix = 0;  // of the metadata it was made with
+};
+struct fovea_mask_map {
+  fovea::MaskMap map;
+};
+struct fovea_sparse_state {
+  fovea::SparseAttentionState state;
+};
+struct fovea_block_mask {
+  std::shared_ptr<const fovea::BlockMask> mask;
 };
 struct fovea_metadata {
   fovea::AttentionMetadata metadata;
@@ -69,6 +81,19 @@ int32_t guard(fovea_error** error, Body&& body) noexcept {
 
 inline Error null_argument(const char* function, const char* argument) {
   return {ErrorCode::invalid_argument, std::string(function) + ": " + argument + " is NULL", {}};
+}
+
+// Copies the fields that the caller's version of the struct has; the rest keeps its default.
+template <class T>
+Result<T> sized(const T* given, const char* function, const char* argument, T defaults) {
+  if (given == nullptr) return null_argument(function, argument);
+  if (given->struct_size < sizeof(size_t) || given->struct_size > 64 * sizeof(T))
+    return Error{ErrorCode::invalid_argument,
+                 std::string(function) + ": " + argument + "->struct_size is " +
+                     std::to_string(given->struct_size) + "; set it to sizeof(*" + argument + ")",
+                 {}};
+  std::memcpy(&defaults, given, std::min(given->struct_size, sizeof(T)));
+  return defaults;
 }
 
 }  // namespace fovea::capi

@@ -1,4 +1,5 @@
 #include "fovea/device_facts.hpp"
+#include "src/core/bound_packages.hpp"
 #include "src/core/build_info.hpp"
 #include "src/cuda_device/cudnn_library.hpp"
 #include "src/cuda_device/device.hpp"
@@ -15,6 +16,9 @@ Result<DeviceFacts> probe_cuda(int index) {
   if (const auto cudnn = cuda::load_cudnn()) facts.set("cudnn", (*cudnn)->version);
   const std::string embedded = build_info().cuda_embedded;
   facts.set("kernels", embedded.empty() ? "none" : embedded);
+  for (const auto& [package, version] : bound_packages())
+    for (const FactKey& known : fact_keys(PlatformId::cuda))
+      if (known.key == package) facts.set(package, version);
   return facts;
 }
 

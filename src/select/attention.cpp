@@ -9,6 +9,7 @@
 #include "fovea/schedule.hpp"
 #include "fovea/sparse.hpp"
 #include "src/config/rules.hpp"
+#include "src/core/bound_packages.hpp"
 #include "src/core/text.hpp"
 #include "src/core/workspace_pool.hpp"
 #include "src/cuda_device/device.hpp"
@@ -135,11 +136,12 @@ void set_lists(const BlockMask& mask, AttentionTensors& tensors) {
 // What a layer keeps for one device.
 struct Site {
   Site(std::shared_ptr<const Platform> platform, const AttentionConfig& config,
-       ExecutionContext where)
-      : selector(std::move(platform), config), context(std::move(where)) {}
+       ExecutionContext where, uint64_t packages_then)
+      : selector(std::move(platform), config), context(std::move(where)), packages(packages_then) {}
 
   const Selector selector;
   const ExecutionContext context;
+  const uint64_t packages;   // bound_packages_epoch() of the facts
   WorkspacePool workspaces;  // of the CPU
 
   std::mutex mutex;
@@ -203,6 +205,7 @@ struct Attention::State {
 
   Result<Site*> make_site(Device device) const {
     ExecutionContext context;
+    const uint64_t packages = bound_packages_epoch();
     if (facts) {
       context.facts = *facts;
     } else {
@@ -211,15 +214,19 @@ struct Attention::State {
     context.executor = executor;
     context.device = device;
     auto platform = make_platform(context.facts);
-    sites.push_back(std::make_unique<Site>(std::move(platform), config, std::move(context)));
+    sites.push_back(
+        std::make_unique<Site>(std::move(platform), config, std::move(context), packages));
     return sites.back().get();
   }
 
   Result<Site*> site(Device device) const {
     if (device == home->context.device) return home;
     std::lock_guard lock(mutex);
-    for (const auto& known : sites)
-      if (known->context.device == device) return known.get();
+    // Facts that were probed are those of the packages bound then; earlier sites may be in use.
+    for (auto known = sites.rbegin(); known != sites.rend(); ++known)
+      if ((*known)->context.device == device &&
+          (facts || device.type == DeviceType::cpu || (*known)->packages == bound_packages_epoch()))
+        return known->get();
     return make_site(device);
   }
 
@@ -414,17 +421,31 @@ std::shared_ptr<const Decision> Attention::resolve(const Problem& problem) const
 
 ExecutionPathResult Attention::resolve_execution_path(const Problem& problem,
                                                       const ExecutionContext& context,
-                                                      const AttentionMetadata& metadata) const {
+                                                      const AttentionMetadata& metadata,
+                                                      std::optional<Device> device) const {
+  const Result<Site*> found = state_->site(device.value_or(state_->home->context.device));
+  if (!found) {
+    ExecutionPathResult refused;
+    refused.platform = PlatformId::cuda;
+    refused.parallel_strategy = context.parallel_strategy;
+    refused.path = "device";
+    refused.reasons = found.error().reasons;
+    if (refused.reasons.empty())
+      refused.reasons = {
+          {ReasonCode::platform, "device", found.error().message, "a device of this machine", {}}};
+    return refused;
+  }
+  const Site& site = **found;
   ExecutionContext declared = context;
-  declared.facts = state_->home->context.facts;
-  declared.device = state_->home->context.device;
+  declared.facts = site.context.facts;
+  declared.device = site.context.device;
   declared.executor = state_->executor;
   declared.kernel_variant.clear();
   declared.prepared = state_->layer.prepared == nullptr ? "" : state_->layer.prepared->signature();
   const Result<NormalForm> form = normalise(problem, metadata);
   if (!form) {
     ExecutionPathResult refused;
-    const Selection selection = state_->home->selector.select(state_->query_for(problem));
+    const Selection selection = site.selector.select(state_->query_for(problem));
     if (!selection.candidates.empty()) refused.backend = selection.candidates.front().backend;
     refused.platform = declared.facts.platform();
     refused.parallel_strategy = declared.parallel_strategy;
@@ -435,12 +456,26 @@ ExecutionPathResult Attention::resolve_execution_path(const Problem& problem,
   describe_context(*form, metadata, declared);
   Problem asked = form->problem;
   // The host says that a state will come with the call, not which.
-  const bool unknown_video =
-      context.sparse_state && assume_sparse_state(state_->resolved.spec, 0, 0, asked, declared);
+  const bool unknown_video = context.sparse_state && !context.scheduled_dense &&
+                             assume_sparse_state(state_->resolved.spec, 0, 0, asked, declared);
   ExecutionPathResult report =
-      state_->home->selector.decide(state_->query_for(problem), asked, declared)->report;
+      site.selector.decide(state_->query_for(problem), asked, declared)->report;
   if (unknown_video) report.density.reset();
   return report;
+}
+
+Result<ExecutionPathResult> Attention::resolve_execution_path(
+    const AttentionTensors& tensors, const CallOptions& options,
+    const ExecutionContext& context) const {
+  const CallOptions merged = state_->with_config(options);
+  FOVEA_TRY(const PreparedCall call, state_->prepare(tensors, merged));
+  ExecutionContext declared = context;
+  declared.sparse_state = call.sparse_state;
+  declared.scheduled_dense = call.scheduled_dense;
+  const AttentionMetadata nothing;
+  return resolve_execution_path(call.problem, declared,
+                                merged.metadata != nullptr ? *merged.metadata : nothing,
+                                tensors.q.device);
 }
 
 Result<std::shared_ptr<const Plan>> Attention::plan(const Problem& problem,
@@ -452,6 +487,35 @@ Result<std::shared_ptr<const Plan>> Attention::plan(const Problem& problem,
   FOVEA_TRY(PlannedCall call,
             state_->planned(*site, form, state_->context_for(*site, form, metadata)));
   return call.plan;
+}
+
+Result<CallPlan> Attention::plan(const AttentionTensors& tensors,
+                                 const CallOptions& options) const {
+  if (options.block_mask != nullptr)
+    return Error{ErrorCode::invalid_argument,
+                 "a plan takes no block_mask; pass its lists as block_counts and block_indices",
+                 {}};
+  const CallOptions merged = state_->with_config(options);
+  const AttentionMetadata nothing;
+  const AttentionMetadata& metadata = merged.metadata != nullptr ? *merged.metadata : nothing;
+  CallPlan result;
+  FOVEA_TRY(PreparedCall call, state_->prepare(tensors, merged));
+  FOVEA_TRY(const NormalForm form, normalise(call.problem, metadata));
+  FOVEA_CHECK(check_layer(state_->layer, form.problem));
+  FOVEA_TRY(Site* const site, state_->site(tensors.q.device));
+  ExecutionContext context = state_->context_for(*site, form, metadata);
+  context.sparse_state = call.sparse_state;
+  context.scheduled_dense = call.scheduled_dense;
+  FOVEA_TRY(PlannedCall planned,
+            state_->planned(*site, form, std::move(context),
+                            call.sparse_state ? merged.sparse_state : nullptr));
+  FOVEA_TRY(const Problem described, describe(tensors, merged));
+  FOVEA_TRY(NormalForm own, normalise(described, metadata));
+  result.plan = std::move(planned.plan);
+  result.receipt = std::move(planned.receipt);
+  result.problem = std::move(own.problem);
+  result.without_lists = planned.without_lists || call.scheduled_dense.has_value();
+  return result;
 }
 
 Result<RecordedCall> Attention::record(const Problem& problem,

@@ -8,6 +8,7 @@
 
 #include "src/backends/list.hpp"
 #include "src/backends/package/backend.hpp"
+#include "src/core/bound_packages.hpp"
 
 namespace fovea {
 namespace {
@@ -82,6 +83,15 @@ Result<std::shared_ptr<const Backend>> load_path(BackendName backend, const std:
   return loader(rest);
 }
 
+// Whether the package that would run has a kernel.
+bool is_bound(const PolicyVerdict& verdict) {
+  const auto parts = split(verdict.path);
+  if (!parts || parts->first != "package") return false;
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  return r.packages.count(parts->second) > 0;
+}
+
 }  // namespace
 
 Status register_backend(BackendName backend, std::shared_ptr<const Backend> object) {
@@ -118,8 +128,8 @@ bool is_overridden(BackendName backend) {
 }
 
 Availability current_availability(BackendName backend, const Platform& platform) {
-  if (!is_overridden(backend)) return availability(backend, platform);
   PolicyVerdict verdict = platform.judge(backend, {});
+  if (!is_overridden(backend) && !is_bound(verdict)) return availability(backend, platform);
   std::erase_if(verdict.reasons,
                 [](const Reason& reason) { return reason.code == ReasonCode::not_built; });
   if (!verdict.reasons.empty()) return availability(backend, platform);
@@ -130,7 +140,9 @@ uint64_t registry_epoch() noexcept { return registry().epoch.load(); }
 
 Status bind_package(PackageKernel kernel) {
   const std::string package = kernel.package;
+  const std::string version = kernel.version;
   FOVEA_TRY(std::shared_ptr<const Backend> object, make_package_backend(std::move(kernel)));
+  note_bound_package(package, version);
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   r.packages[package] = std::move(object);
@@ -140,6 +152,7 @@ Status bind_package(PackageKernel kernel) {
 }
 
 void unbind_package(std::string_view package) {
+  forget_bound_package(package);
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   const auto bound = r.packages.find(package);

@@ -20,6 +20,7 @@ struct SparseAttentionState::State {
   int64_t step = 0;
   int64_t layer = 0;
   std::optional<int64_t> total_steps;
+  std::optional<DenseCause> fixed;
 };
 
 SparseAttentionState::SparseAttentionState(std::unique_ptr<State> state)
@@ -108,8 +109,14 @@ int64_t SparseAttentionState::layer_idx() const noexcept {
   return state_->layer;
 }
 
+void SparseAttentionState::fix(DenseCause cause) noexcept {
+  const std::lock_guard lock(state_->mutex);
+  state_->fixed = cause;
+}
+
 DenseCause SparseAttentionState::dense_cause() const noexcept {
   const std::lock_guard lock(state_->mutex);
+  if (state_->fixed) return *state_->fixed;
   return fovea::dense_cause(&state_->spec, state_->step, state_->layer, state_->total_steps);
 }
 

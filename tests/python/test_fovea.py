@@ -184,6 +184,20 @@ class AttentionTest(unittest.TestCase):
         with self.assertRaises(fovea.ArgumentError) as caught:
             fovea.Attention(name="blocks.0", calibration={"config_groups": {"group_0": group}})
         self.assertIn("is not a formula known here", str(caught.exception))
+    def test_a_sparse_state_decides(self):
+        config = {"default": {"backend": "RADIAL_ATTN", "radial": {"dense_timesteps": 1, "block_size": 64}}}
+        layer = fovea.Attention(config)
+        state = fovea.SparseAttentionState(config, fovea.MaskMap(512, 4))
+        q = np.random.default_rng(8).standard_normal((1, 512, 2, 16)).astype(np.float32)
+        for step, backend in ((0, "FLASH_ATTN"), (1, "RADIAL_ATTN")):
+            state.update(numeral_timestep=step)
+            out, receipt = layer(q, q, q, sparse_state=state, return_receipt=True)
+            self.assertEqual(receipt["backend"], backend)
+            self.assertEqual(state.should_use_dense(), step == 0)
+        with self.assertRaises(fovea.UnsupportedError):
+            layer(q, q, q)
+        with self.assertRaises(fovea.ArgumentError):
+            fovea.BlockMask(bytes(3), 256, 256)
 
     def test_packed_documents(self):
         flat = [x.reshape(100, 3, 16) for x in (self.q, self.k, self.v)]

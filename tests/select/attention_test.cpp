@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "fovea/sparse.hpp"
 #include "tests/select/fakes.hpp"
 
 namespace fovea {
@@ -57,6 +58,64 @@ TEST(AttentionLayer, PreferPutsTheFallbackIntoTheReceipt) {
   EXPECT_EQ(result->receipt->backend, backend::FLASH_ATTN);
   ASSERT_TRUE(result->receipt->fallback.has_value());
   EXPECT_EQ(result->receipt->fallback->from, backend::TORCH_SDPA);
+}
+
+TEST(AttentionLayer, APlanOfACallHasItsReceiptAndProblem) {
+  const Registered fake(backend::TORCH_SDPA, std::make_shared<FakeBackend>("test:x", 2));
+  AttentionConfig config = config_for(backend::TORCH_SDPA);
+  config.default_spec->strictness = Strictness::prefer;
+  config.default_spec->scale = 0.5;
+  auto layer = Attention::create({}, config);
+  ASSERT_TRUE(layer.has_value());
+  Inputs inputs;
+  const auto plan = layer->plan(inputs.tensors, {});
+  ASSERT_TRUE(plan.has_value()) << plan.error().message;
+  EXPECT_EQ(plan->receipt->backend, backend::FLASH_ATTN);
+  ASSERT_TRUE(plan->receipt->fallback.has_value());
+  EXPECT_EQ(plan->problem.scale, 0.5);
+  EXPECT_FALSE(plan->without_lists);
+
+  CallOptions options;
+  const uint8_t on = 1;
+  options.block_mask =
+      std::make_shared<const BlockMask>(BlockMask::from_matrix({3, 3}, {&on, 1}).value());
+  const auto refused = layer->plan(inputs.tensors, options);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message.find("block_counts"), std::string::npos);
+}
+
+TEST(AttentionLayer, PlansAndReportsFollowTheSparseState) {
+  constexpr int64_t kTokens = 256;
+  std::vector<float> data(kTokens * 8, 0.5f);
+  AttentionTensors tensors;
+  tensors.q = tensors.k = tensors.v = make_view(data.data(), kF32, {1, kTokens, 1, 8});
+  AttentionConfig config = config_for(backend::RADIAL_ATTN);
+  config.default_spec->radial.emplace().block_size = 64;
+  auto layer = Attention::create({}, config);
+  ASSERT_TRUE(layer.has_value());
+  auto state =
+      SparseAttentionState::create(*config.default_spec, MaskMap::create(kTokens, 4).value())
+          .value();
+  CallOptions options;
+  options.sparse_state = &state;
+  for (const bool dense : {true, false}) {
+    ASSERT_TRUE(state.update(dense ? 0 : 40));
+    const BackendName expected = dense ? state.dense_backend() : backend::RADIAL_ATTN;
+    const auto plan = layer->plan(tensors, options);
+    ASSERT_TRUE(plan.has_value()) << plan.error().message;
+    EXPECT_EQ(plan->receipt->backend, expected);
+    EXPECT_EQ(plan->receipt->scheduled_dense, dense);
+    EXPECT_EQ(plan->without_lists, dense);
+    const auto report = layer->resolve_execution_path(tensors, options, {});
+    ASSERT_TRUE(report.has_value()) << report.error().message;
+    EXPECT_EQ(report->backend, expected);
+    EXPECT_EQ(report->support, SupportStatus::supported);
+  }
+  const auto elsewhere = layer->resolve_execution_path(*parse_problem("f32 b1 h1 s4 d8"), {}, {},
+                                                       Device{DeviceType::cuda, 99});
+  EXPECT_EQ(elsewhere.support, SupportStatus::unsupported);
+  EXPECT_EQ(elsewhere.path, "device");
+  ASSERT_FALSE(elsewhere.reasons.empty());
 }
 
 TEST(AttentionLayer, ARefusalRunsNothing) {

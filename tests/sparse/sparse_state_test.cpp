@@ -36,6 +36,18 @@ TEST(SparseAttentionState, IsDenseInTheFirstStepsAndLayers) {
   EXPECT_EQ(state.dense_cause(), DenseCause::first_layers);
 }
 
+TEST(SparseAttentionState, AFixedDecisionHoldsForEveryStepAndLayer) {
+  auto state = SparseAttentionState::create(config_of("radial"), small_map()).value();
+  for (const DenseCause cause : {DenseCause::none, DenseCause::last_steps}) {
+    state.fix(cause);
+    for (const int64_t step : {0, 20}) {
+      ASSERT_TRUE(state.update(step, step));
+      EXPECT_EQ(state.dense_cause(), cause);
+    }
+  }
+  EXPECT_EQ(state.sparsity_type(), "dense");
+}
+
 TEST(SparseAttentionState, UpdateKeepsWhatIsNotGiven) {
   auto state = SparseAttentionState::create(config_of("local"), small_map()).value();
   ASSERT_TRUE(state.update(13));

@@ -75,7 +75,7 @@ class PackagePlan final : public Plan {
     }
     try {
       return kernel_->run({row_.path, problem_, t, spec_ ? &*spec_ : nullptr, valid_queries,
-                           protected_kv_prefix_, laser_input_scale_, stream});
+                           protected_kv_prefix_, laser_input_scale_, stream, receipt_.backend});
     } catch (...) {
       return Error{ErrorCode::device_error,
                    "the kernel of package " + kernel_->package + " threw an exception",
@@ -181,6 +181,9 @@ class PackageBackend final : public Backend {
     if (!context.prepared.empty() && row.path != "package")
       r.reasons.push_back({ReasonCode::prepared, "prepared tensors", context.prepared, "none",
                            "drop them or choose a backend that reads them"});
+    if (kernel_->refusals)
+      for (Reason& reason : kernel_->refusals(r.backend, problem))
+        r.reasons.push_back(std::move(reason));
     if (kernel_->validate_dims) {
       const auto alignment = static_cast<int64_t>(16 / size_bytes(problem.dtype));
       if (auto why = kernel_->validate_dims(problem.head_dim, problem.dim_v, alignment))

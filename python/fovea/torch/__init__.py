@@ -1,0 +1,306 @@
+"""Fovea for PyTorch: attention on CPU and CUDA tensors, opaque to torch.compile.
+
+    import fovea.torch
+    out = fovea.torch.attention(q, k, v)                  # [B, S, H, D]
+    out, receipt = fovea.torch.attention(q, k, v, return_receipt=True)
+    print(receipt["backend"], receipt["path"])
+
+Tensors are read where they lie, on torch's current stream; outputs and workspace come from torch's allocator. The call
+is the operator fovea::attention, so it compiles with fullgraph=True and records into CUDA graphs. It has no backward.
+"""
+
+import ctypes as _c
+import json as _json
+
+import torch
+
+import fovea
+from fovea import _capi
+from fovea.sparse import BlockMask, MaskMap, SparseAttentionState
+
+from . import _keys, _op
+from ._op import record_calls
+
+__all__ = [
+    "Attention",
+    "BlockMask",
+    "MaskMap",
+    "SparseAttentionState",
+    "attention",
+    "block_lists",
+    "record_calls",
+    "receipts",
+    "resolve",
+    "resolve_key",
+]
+
+_LAYOUTS = {
+    "bshd": "bshd",
+    "bsnd": "bshd",
+    "bhsd": "bhsd",
+    "bnsd": "bhsd",
+    "packed": "packed",
+    "thd": "packed",
+}
+
+
+def _layout(name, field):
+    layout = _LAYOUTS.get(name) or _LAYOUTS.get(str(name).lower())
+    if layout is None:
+        raise fovea.ArgumentError(
+            100,
+            "invalid_argument",
+            f"{field} '{name}' is not a layout; accepted: bshd (BSND), bhsd (BNSD), packed (THD)",
+        )
+    return layout
+
+
+@torch.compiler.assume_constant_result
+def resolve_key(config=None, backend=None, role="self", category=None, threads=0, platform=None, facts=None):
+    """The key of a configuration: text that states all of it, for `attention(..., key=key)`.
+
+    config: JSON text, a mapping, a configuration of the guide's kind, or None; backend: shorthand for its default;
+    role, category: which entry applies; threads: OpenMP threads of CPU calls, 0 for all. With neither config nor
+    backend FOVEA_BACKEND is read, now. platform and facts (a mapping or "sm=90,fa4=4.0.0") describe the device that
+    resolve() is to answer for, in place of the tensors' own. Errors in the configuration are raised here. A key owns
+    no tensor. Thread-safe.
+    """
+    return _keys.make_key(config, backend, role, category, threads, platform, facts)
+
+
+def _metadata_text(metadata):
+    return metadata if isinstance(metadata, str) else _json.dumps(metadata, sort_keys=True)
+
+
+def attention(
+    q,
+    k,
+    v,
+    mask=None,
+    *,
+    kv_lengths=None,
+    cu_seqlens=None,
+    cu_seqlens_q=None,
+    cu_seqlens_kv=None,
+    max_seqlen_q=0,
+    max_seqlen_kv=0,
+    config=None,
+    backend=None,
+    key=None,
+    role="self",
+    category=None,
+    layout="bshd",
+    output_layout=None,
+    scale=None,
+    is_causal=None,
+    window=None,
+    sparse_state=None,
+    block_counts=None,
+    block_indices=None,
+    block_partial=None,
+    block_q=128,
+    block_kv=128,
+    metadata=None,
+    return_lse=False,
+    return_receipt=False,
+):
+    """softmax(scale q k^T + mask) v, without gradients.
+
+    q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv] in `layout` (bshd, bhsd, packed), f32, f16 or bf16, on the CPU or
+    one CUDA device. mask: boolean (True = attend) or additive, [1|B,Skv], [1|B,1|Sq,Skv] or [1|B,1|Hq,1|Sq,Skv].
+    kv_lengths [B]: keys of each item that count. cu_seqlens (int32 [N+1], or one for queries and one for keys): the
+    documents of packed tensors; on a GPU with max_seqlen_q and max_seqlen_kv. config, backend, role, category: what is
+    to run, as in resolve_key; or its result as `key`. window: (left, right), -1 for unbounded. block_counts,
+    block_indices, block_partial: the key blocks of every block of queries. metadata: what is known of the mask, a
+    mapping (docs/metadata.md).
+
+    Returns out, contiguous [B,Sq,Hq,Dv] in `output_layout` (default: layout), or a tuple (out[, lse][, receipt]) with
+    lse float32 [B,Hq,Sq], packed [Hq,Tq]. A receipt cannot be returned from compiled code; see record_calls.
+    """
+    if key is None:
+        key = resolve_key(config, backend, role, category)
+    if torch.is_grad_enabled():
+        _op.refuse_gradients(q, k, v, mask)
+    # An argument that is not passed costs an eager call nothing.
+    given = {"key": key}
+    if layout != "bshd" or output_layout is not None:
+        given["layout"] = layout = _layout(layout, "layout")
+        given["output_layout"] = layout if output_layout is None else _layout(output_layout, "output_layout")
+    if mask is not None:
+        given["mask"] = mask
+    if kv_lengths is not None:
+        given["kv_lengths"] = kv_lengths
+    if cu_seqlens is not None or cu_seqlens_q is not None or cu_seqlens_kv is not None:
+        given["cu_seqlens_q"] = cu_seqlens if cu_seqlens_q is None else cu_seqlens_q
+        given["cu_seqlens_kv"] = cu_seqlens if cu_seqlens_kv is None else cu_seqlens_kv
+        given["max_seqlen_q"] = max_seqlen_q
+        given["max_seqlen_kv"] = max_seqlen_kv
+    if block_counts is not None or block_indices is not None:
+        given["block_counts"] = block_counts
+        given["block_indices"] = block_indices
+        given["block_partial"] = block_partial
+        given["block_q"] = block_q
+        given["block_kv"] = block_kv
+    if scale is not None:
+        given["scale"] = scale
+    if is_causal is not None:
+        given["is_causal"] = is_causal
+    if window is not None:
+        given["window_left"], given["window_right"] = window
+    if sparse_state is not None:
+        given["sparse"] = sparse_state.text
+    if metadata is not None:
+        given["metadata"] = _metadata_text(metadata)
+    if return_lse:
+        given["return_lse"] = True
+    if return_receipt:
+        with record_calls() as calls:
+            out, lse = _op.call(q, k, v, **given)
+        receipt = calls[-1]["receipt"]
+        return (out, lse, receipt) if return_lse else (out, receipt)
+    out, lse = (_op.op if torch.compiler.is_compiling() else _op.call)(q, k, v, **given)
+    return (out, lse) if return_lse else out
+
+
+def block_lists(mask, device="cpu"):
+    """The lists of a BlockMask as tensors: arguments for attention(..., **block_lists(mask, device))."""
+
+    def tensor(bytes_and_shape):
+        data, shape = bytes_and_shape
+        return torch.frombuffer(bytearray(data), dtype=torch.int32).reshape(shape).to(device)
+
+    return {
+        "block_counts": tensor(mask.counts()),
+        "block_indices": tensor(mask.indices()),
+        "block_q": mask.block_q,
+        "block_kv": mask.block_kv,
+    }
+
+
+def resolve(
+    q,
+    k,
+    v,
+    mask=None,
+    *,
+    kv_lengths=None,
+    cu_seqlens=None,
+    cu_seqlens_q=None,
+    cu_seqlens_kv=None,
+    max_seqlen_q=0,
+    max_seqlen_kv=0,
+    config=None,
+    backend=None,
+    key=None,
+    role="self",
+    category=None,
+    layout="bshd",
+    output_layout=None,
+    scale=None,
+    is_causal=None,
+    window=None,
+    sparse_state=None,
+    block_counts=None,
+    block_indices=None,
+    block_partial=None,
+    block_q=128,
+    block_kv=128,
+    metadata=None,
+    return_lse=False,
+    parallel_strategy=None,
+    outer_boundaries=None,
+    paged_kv=False,
+    kv_cache_dtype=None,
+    require_fullgraph=False,
+):
+    """What attention() would run with these arguments, without running it: the report of docs/execution.md as a dict.
+
+    {"backend", "provider", "path", "instance", "support", "compilation_mode", "reasons", "requested", ...} for the
+    device of the tensors. parallel_strategy, outer_boundaries, paged_kv, kv_cache_dtype: what the host engine declares
+    around the call; require_fullgraph is answered in "requested". Reads no tensor values. Not for compiled code.
+    """
+    if key is None:
+        key = resolve_key(config, backend, role, category)
+    layout = _layout(layout, "layout")
+    output_layout = layout if output_layout is None else _layout(output_layout, "output_layout")
+    cu_seqlens_q = cu_seqlens if cu_seqlens_q is None else cu_seqlens_q
+    cu_seqlens_kv = cu_seqlens if cu_seqlens_kv is None else cu_seqlens_kv
+    left, right = (-1, -1) if window is None else window
+    call = _op.fill_call(
+        q, k, v,
+        (mask, kv_lengths, cu_seqlens_q, cu_seqlens_kv, block_counts, block_indices, block_partial),
+        layout, output_layout, scale, is_causal, left, right, max_seqlen_q, max_seqlen_kv, block_q, block_kv,
+    )  # fmt: skip
+    if sparse_state is not None:
+        call.sparse_state = sparse_state._handle
+    if return_lse:
+        _, shape = _op.output_shapes(q, v, layout, output_layout)
+        lse = q.new_empty(shape, dtype=torch.float32)
+        _op.describe(call.lse, lse, "lse")
+        call.lse.data = lse.data_ptr()
+    stated = None if metadata is None else _keys.metadata(_metadata_text(metadata))
+    if stated is not None:
+        call.metadata = stated.handle
+    around = _capi.Surroundings(
+        struct_size=_c.sizeof(_capi.Surroundings),
+        parallel_strategy=fovea._text(parallel_strategy),
+        outer_boundaries=fovea._text(outer_boundaries),
+        paged_kv=paged_kv,
+        kv_cache_dtype=fovea._text(kv_cache_dtype),
+        require_fullgraph=require_fullgraph,
+    )
+    layer = _keys.layer(key)
+    return fovea._take_json(fovea._lib().fovea_attention_resolve, layer.handle, _c.byref(call), _c.byref(around))
+
+
+def receipts(key):
+    """[{"problem", "receipt"}]: what was planned so far in this process for the calls of a key, in order."""
+    return _keys.receipts(key)
+
+
+class Attention(torch.nn.Module):
+    """An attention layer without parameters: resolves its configuration once, then calls attention() with it.
+
+    Arguments as in attention(). Layers of equal configuration share one key, so a compiled model has one graph for
+    them.
+    """
+
+    def __init__(
+        self,
+        config=None,
+        *,
+        backend=None,
+        key=None,
+        role="self",
+        category=None,
+        layout="bshd",
+        output_layout=None,
+        scale=None,
+        is_causal=None,
+        window=None,
+        threads=0,
+    ):
+        super().__init__()
+        self.key = resolve_key(config, backend, role, category, threads) if key is None else key
+        self.options = {
+            "layout": _layout(layout, "layout"),
+            "output_layout": None if output_layout is None else _layout(output_layout, "output_layout"),
+            "scale": scale,
+            "is_causal": is_causal,
+            "window": window,
+        }
+
+    def forward(self, q, k, v, mask=None, **arguments):
+        return attention(q, k, v, mask, key=self.key, **{**self.options, **arguments})
+
+    def resolve(self, q, k, v, mask=None, **arguments):
+        """As fovea.torch.resolve."""
+        return resolve(q, k, v, mask, key=self.key, **{**self.options, **arguments})
+
+    def receipts(self):
+        """As fovea.torch.receipts: those of every layer with this layer's key."""
+        return receipts(self.key)
+
+    def extra_repr(self):
+        given = {name: value for name, value in self.options.items() if value is not None}
+        return ", ".join([f"key={self.key}", *(f"{name}={value!r}" for name, value in given.items())])

@@ -1,0 +1,148 @@
+/* The kernel of a package through the C interface: bound, judged, run and taken back. */
+#include "fovea/c_api.h"
+#include "fovea/plugin.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int failures = 0;
+
+#define EXPECT(condition)                                              \
+  do {                                                                 \
+    if (!(condition)) {                                                \
+      printf("%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+      ++failures;                                                      \
+    }                                                                  \
+  } while (0)
+
+static int runs = 0;
+static int32_t fail_with = 0;
+
+static int32_t run(void* self, const fovea_package_call* call, const fovea_plugin_sink* sink) {
+  EXPECT(self == &runs);
+  EXPECT(strcmp(call->backend_name, "FLASH_ATTN_4") == 0);
+  EXPECT(strcmp(call->path, "fa4_dense") == 0);
+  EXPECT(call->problem->head_dim == 8 && call->problem->seq_q == 4);
+  EXPECT(call->valid_queries == 4);
+  if (fail_with != 0) {
+    sink->set_message(sink, "the kernel is tired");
+    return fail_with;
+  }
+  memset(call->run->out.data, 0, 4 * 8 * 2);
+  ++runs;
+  return FOVEA_OK;
+}
+
+static int32_t validate(void* self, int64_t head_dim, int64_t dim_v, int64_t alignment,
+                        const fovea_plugin_sink* sink) {
+  (void)self;
+  if (head_dim % alignment == 0 && dim_v % alignment == 0) return FOVEA_OK;
+  sink->set_message(sink, "multiples of eight, says the package");
+  return 1;
+}
+
+static void refuse(void* self, const char* backend_name, const fovea_plugin_problem* problem,
+                   const fovea_plugin_sink* sink) {
+  (void)self;
+  const fovea_plugin_reason reason = {sizeof reason, "mask", "mask", "a tensor", "none", "drop it"};
+  EXPECT(backend_name[0] == 'F');
+  if (problem->mask_kind != FOVEA_MASK_NONE) sink->add_reason(sink, &reason);
+}
+
+static fovea_tensor tensor(void* data, int64_t seq, int64_t dim, uint8_t code, uint8_t bits) {
+  fovea_tensor t;
+  memset(&t, 0, sizeof t);
+  t.data = data;
+  t.device_type = 1;
+  t.dtype_code = code;
+  t.dtype_bits = bits;
+  t.dtype_lanes = 1;
+  t.rank = 4;
+  t.shape[0] = t.shape[2] = 1, t.shape[1] = seq, t.shape[3] = dim;
+  t.stride[3] = 1, t.stride[2] = t.stride[1] = dim, t.stride[0] = seq * dim;
+  return t;
+}
+
+int main(void) {
+  static uint16_t q[4 * 8], out[4 * 8];
+  static uint8_t keys[4] = {1, 1, 0, 1};
+  fovea_error* error = NULL;
+  char* json = NULL;
+  fovea_package package;
+  memset(&package, 0, sizeof package);
+  package.struct_size = sizeof package;
+  package.package = "fa4";
+  package.version = "4.0.0b36";
+  package.self = &runs;
+  package.validate_dims = validate;
+  package.refuse = refuse;
+  package.validation_record = "a record";
+  EXPECT(fovea_bind_package(&package, &error) == 100);
+  EXPECT(strstr(fovea_error_message(error), "run") != NULL);
+  fovea_error_free(error);
+  package.run = run;
+  EXPECT(fovea_bind_package(&package, NULL) == FOVEA_OK);
+
+  fovea_config* config = NULL;
+  fovea_attention* layer = NULL;
+  fovea_layer_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.platform = "cuda";
+  options.facts = "sm=ninety";
+  EXPECT(fovea_config_create(NULL, "FLASH_ATTN_4", 0, &config, NULL) == FOVEA_OK);
+  EXPECT(fovea_attention_create(&options, config, &layer, &error) == 112);
+  fovea_error_free(error);
+  options.facts = "sm=90,cuda=13.0,fa4=4.0.0";
+  EXPECT(fovea_attention_create(&options, config, &layer, NULL) == FOVEA_OK);
+
+  fovea_call call;
+  memset(&call, 0, sizeof call);
+  call.struct_size = sizeof call;
+  call.window_left = call.window_right = -1;
+  call.q = call.k = call.v = tensor(q, 4, 8, 4, 16);
+  call.out = tensor(out, 4, 8, 4, 16);
+  EXPECT(fovea_attention_resolve(layer, &call, NULL, &json, NULL) == FOVEA_OK);
+  EXPECT(strstr(json, "\"support\":\"supported\"") != NULL);
+  EXPECT(strstr(json, "\"compilation_mode\":\"custom_op\"") != NULL);
+  EXPECT(strstr(json, "package fa4 4.0.0b36") != NULL);
+  fovea_string_free(json);
+  memset(out, 0xff, sizeof out);
+  EXPECT(fovea_attention_run(layer, &call, NULL, NULL) == FOVEA_OK);
+  EXPECT(runs == 1 && out[0] == 0 && out[31] == 0);
+
+  fail_with = 400;
+  EXPECT(fovea_attention_run(layer, &call, NULL, &error) == 400);
+  EXPECT(strstr(fovea_error_message(error), "the kernel is tired") != NULL);
+  fovea_error_free(error);
+  fail_with = 12345;
+  EXPECT(fovea_attention_run(layer, &call, NULL, &error) == 300);
+  fovea_error_free(error);
+  fail_with = 0;
+
+  call.mask = tensor(keys, 1, 4, 1, 8);
+  call.mask.rank = 2;
+  call.mask.shape[1] = 4, call.mask.stride[1] = 1;
+  EXPECT(fovea_attention_run(layer, &call, NULL, &error) == 200);
+  EXPECT(strcmp(fovea_error_reason(error, 0).remedy, "drop it") == 0);
+  fovea_error_free(error);
+  memset(&call.mask, 0, sizeof call.mask);
+  call.q = call.k = call.v = tensor(q, 4, 6, 4, 16);
+  call.out = tensor(out, 4, 6, 4, 16);
+  EXPECT(fovea_attention_run(layer, &call, NULL, &error) == 200);
+  EXPECT(strstr(fovea_error_message(error), "says the package") != NULL);
+  fovea_error_free(error);
+
+  fovea_unbind_package("fa4");
+  fovea_unbind_package("fa4");
+  fovea_unbind_package(NULL);
+  call.q = call.k = call.v = tensor(q, 4, 8, 4, 16);
+  call.out = tensor(out, 4, 8, 4, 16);
+  EXPECT(fovea_attention_run(layer, &call, NULL, &error) == 201);
+  EXPECT(strcmp(fovea_error_reason(error, 0).code, "not_registered") == 0);
+  fovea_error_free(error);
+  EXPECT(runs == 1);
+  fovea_attention_free(layer);
+  fovea_config_free(config);
+  return failures == 0 ? 0 : 1;
+}
