@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fovea/backend.hpp"
+#include "fovea/calibration.hpp"
 #include "fovea/config.hpp"
 #include "fovea/error.hpp"
 #include "fovea/metadata.hpp"
@@ -89,6 +90,10 @@ struct LayerOptions {
   int64_t head_dim = 0;
   int64_t dim_v = 0;
   bool mask_free = false;  // the model never passes a mask to this layer
+  // For skip_softmax with a target_sparsity: the checkpoint's calibration, and the layer's name in
+  // it, such as "transformer.blocks.5.attn1".
+  std::shared_ptr<const SkipSoftmaxCalibration> calibration = {};
+  std::string name = {};
   // Handed to the plan with every call; shared with the recordings that the layer makes. A backend
   // that reads none refuses them.
   std::shared_ptr<const PreparedTensors> prepared = {};

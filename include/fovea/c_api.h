@@ -123,6 +123,10 @@ typedef struct fovea_layer_options {
    * those of the devices themselves. */
   const char* platform;
   const char* facts;
+  /* For skip_softmax.target_sparsity: the layer's name in the checkpoint and the checkpoint's
+   * calibration as JSON (docs/config.md), or NULL. */
+  const char* name;
+  const char* calibration;
 } fovea_layer_options;
 
 /* One call. q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv] in input_layout ("bshd" when NULL);

@@ -132,9 +132,10 @@ FOVEA_API Result<AttentionConfig> build_config(const ConfigSources& sources);
 // JSON text only; no flags, no environment.
 FOVEA_API Result<AttentionConfig> parse_config(std::string_view json);
 
-// If `argument` starts (after blanks) with '{' it is JSON text, else a path. Error invalid_file or
-// invalid_config.
-FOVEA_API Result<std::string> read_config_argument(const std::string& argument);
+// If `argument` starts (after blanks) with '{' it is JSON text, else a path. `kind` is what errors
+// call the file. Error invalid_file.
+FOVEA_API Result<std::string> read_config_argument(const std::string& argument,
+                                                   std::string_view kind = "config");
 
 // Normalised JSON of a config; parse_config(to_json(c)) == c.
 FOVEA_API std::string to_json(const AttentionConfig& config);

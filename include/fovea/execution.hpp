@@ -65,6 +65,10 @@ struct ExecutionContext {
   // The document boundaries of the problem were made from lengths and lie in host memory.
   bool host_documents = false;
   bool npu_attn_varlen = false;  // AttentionMetadata::npu_attn_varlen
+  // Ascend laser attention: AttentionMetadata::laser_input_scale.
+  std::optional<double> laser_input_scale;
+  // First keys whose blocks every sparse selection keeps: AttentionMetadata::protected_kv_prefix.
+  int64_t protected_kv_prefix = 0;
   // This step or layer of a sparse schedule is dense: what runs instead of the sparse backend.
   std::optional<BackendName> scheduled_dense;
   // The mask of Problem::sparse where it is built already; else plan builds it. With lists that a

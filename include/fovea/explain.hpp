@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "fovea/calibration.hpp"
 #include "fovea/config.hpp"
 #include "fovea/error.hpp"
 #include "fovea/platform.hpp"
@@ -43,6 +44,8 @@ struct ExplainEntry {
   std::string profile;                // of the schedule; empty: the base configuration
   std::optional<DenseCause> dense;    // why a sparse spec is dense here
   std::optional<SparseShare> sparse;  // of the whole run, when the role has a sparse spec
+  std::optional<SkipDecision> skip;   // of an entry with skip_softmax, timestep not known
+  std::string skip_ignored_by;        // the pattern that keeps the layer dense
   ExecutionPathResult report;
   int64_t comm_bytes = 0;
   std::vector<TrailEntry> trail;

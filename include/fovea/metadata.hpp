@@ -95,8 +95,10 @@ struct AttentionMetadata {
   // everywhere. Sorted, not overlapping.
   std::optional<std::vector<Span>> full_attn_spans;
   std::vector<QueryRange> query_ranges;
-  // Sparse selections keep every block that holds one of the first keys. Dense attention sees them
-  // anyway.
+  // Every query of a sparse path sees the blocks that hold the first keys: blocks chosen from the
+  // data keep them on top of those that score highest (the larger of this and
+  // block_sparse.protected_prefix), patterns and masks that leave one out are refused. Dense
+  // attention sees them anyway.
   int64_t protected_kv_prefix = 0;
   std::optional<VideoLayout> video_layout;
   // Element type that keys and values are stored in, where it is not theirs: "fp8", ... Empty:
@@ -104,6 +106,8 @@ struct AttentionMetadata {
   std::string kv_cache_dtype;
   // Ascend: run packed or prefix-sliced where the call allows it.
   bool npu_attn_varlen = false;
+  // Ascend laser attention: factor of its inputs, finite and > 0. Refused by every other path.
+  std::optional<double> laser_input_scale;
 
   bool operator==(const AttentionMetadata&) const = default;
 };

@@ -28,11 +28,24 @@ struct AiterQuantOptions {
   bool operator==(const AiterQuantOptions&) const = default;
 };
 
+// What the checkpoint says of one layer: factor = a * exp(b * target_sparsity), or the pattern that
+// keeps the layer dense.
+struct LayerCalibration {
+  double a = 0;
+  double b = 0;
+  std::string ignored_by;
+
+  bool operator==(const LayerCalibration&) const = default;
+};
+
 // threshold xor target_sparsity; the gate is a normalised timestep in [0, 1].
 struct SkipSoftmaxOptions {
   std::optional<double> target_sparsity;
   std::optional<double> threshold;
   double disabled_until_timestep = 0.0;
+  // For target_sparsity. Comes from the checkpoint (calibrate(), fovea/calibration.hpp), not from a
+  // configuration, and is not part of its JSON.
+  std::optional<LayerCalibration> calibration;
 
   bool operator==(const SkipSoftmaxOptions&) const = default;
 };

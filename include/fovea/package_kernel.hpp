@@ -25,8 +25,14 @@ struct PackageCall {
   // [B,1|H,Sq,Skv] (expanded in place) on NPU paths. Boundaries are in cu_seqlens_*; those made
   // from packed_padding lie in host memory. On a prefix slice k and v end with the valid keys.
   const AttentionTensors& tensors;
+  // The configuration's entry, whose options the kernel honours; null for a platform's own choice.
+  const AttentionSpec* spec = nullptr;
   // Rows from here on are padding: the kernel leaves them 0 with an LSE of -inf.
   int64_t valid_queries = 0;
+  // What the metadata says for kernels that read it: first keys that a sparse selection keeps, and
+  // the factor of laser attention's inputs.
+  int64_t protected_kv_prefix = 0;
+  std::optional<double> laser_input_scale;
   Stream stream;
   BackendName backend;  // the name that was asked for
 };

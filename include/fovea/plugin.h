@@ -113,6 +113,8 @@ typedef struct fovea_plugin_context {
   const char* packing_mode;      /* "none", "packed_padding", "multi_document" */
   const char* parallel_strategy; /* "none", "ulysses", ... */
   const char* kv_cache_dtype;    /* "" when unset */
+  /* First keys that a sparse selection has to keep, 0 for none; refuse what cannot keep them. */
+  int64_t protected_kv_prefix;
 } fovea_plugin_context;
 
 enum { FOVEA_SUPPORTED = 0, FOVEA_UNSUPPORTED = 1, FOVEA_UNMIGRATED = 2 };

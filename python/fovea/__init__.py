@@ -132,12 +132,29 @@ class _Config:
             _lib().fovea_config_free(self._handle)
 
 
+class _Metadata:
+    """A fovea_metadata handle. `metadata` is JSON text, a mapping or None."""
+
+    def __init__(self, metadata=None):
+        self._handle = _c.c_void_p()
+        if metadata is None:
+            return
+        if not isinstance(metadata, str):
+            metadata = _json.dumps(metadata)
+        _call(_lib().fovea_metadata_create, _text(metadata), _c.byref(self._handle))
+
+    def __del__(self):
+        if self._handle:
+            _lib().fovea_metadata_free(self._handle)
+
+
 class Attention:
     """One attention layer: built once, called many times, from any thread.
 
     role, category: which entry of the configuration applies. config: JSON text or a mapping; backend: shorthand for
     its default. heads_q, heads_kv, head_dim, dim_v: checked on every call when given. threads: OpenMP threads, 0 for
-    all.
+    all. name, calibration: for skip_softmax with a target_sparsity, the layer's name in the checkpoint and the
+    checkpoint's calibration, JSON text or a mapping (docs/config.md).
     """
 
     def __init__(
@@ -153,8 +170,12 @@ class Attention:
         dim_v: int = 0,
         mask_free: bool = False,
         threads: int = 0,
+        name: str | None = None,
+        calibration: _Mapping[str, _Any] | str | None = None,
     ) -> None:
         self._handle = _c.c_void_p()
+        if calibration is not None and not isinstance(calibration, str):
+            calibration = _json.dumps(calibration)
         handle = _Config(config, backend)
         options = _capi.LayerOptions(
             _c.sizeof(_capi.LayerOptions),
@@ -166,6 +187,10 @@ class Attention:
             dim_v,
             mask_free,
             threads,
+            None,
+            None,
+            _text(name),
+            _text(calibration),
         )
         _call(_lib().fovea_attention_create, _c.byref(options), handle._handle, _c.byref(self._handle))
 
@@ -173,8 +198,8 @@ class Attention:
         if getattr(self, "_handle", None):
             _lib().fovea_attention_free(self._handle)
 
-    def __call__(
-        self,
+    @staticmethod
+    def _make_call(
         q: _Any,
         k: _Any,
         v: _Any,
@@ -189,15 +214,9 @@ class Attention:
         is_causal: bool | None = None,
         window: tuple[int, int] | None = None,
         sparse_state: _Any = None,
-        return_lse: bool = False,
-        return_receipt: bool = False,
+        metadata: _Mapping[str, _Any] | str | None = None,
     ) -> _Any:
-        """q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv] in `layout`; out [B,Sq,Hq,Dv] of q's kind and dtype.
-
-        mask: boolean (True = attend) or additive, [1|B,Skv], [1|B,1|Sq,Skv] or [1|B,1|Hq,1|Sq,Skv]. window: (left,
-        right), -1 for unbounded. sparse_state: a SparseAttentionState, for layers whose backend is sparse. Returns out,
-        or a tuple (out[, lse][, receipt]) with what was asked for.
-        """
+        """The fovea_call of these arguments, and what must live as long as it."""
         call = _capi.Call(struct_size=_c.sizeof(_capi.Call), window_left=-1, window_right=-1)
         given = {
             "q": q,
@@ -223,6 +242,32 @@ class Attention:
             call.window_left, call.window_right = window
         if sparse_state is not None:
             call.sparse_state = sparse_state._handle
+            owners.append(sparse_state)
+        stated = _Metadata(metadata)
+        call.metadata = stated._handle.value
+        owners.append(stated)
+        return call, owners
+
+    def __call__(
+        self,
+        q: _Any,
+        k: _Any,
+        v: _Any,
+        mask: _Any = None,
+        *,
+        return_lse: bool = False,
+        return_receipt: bool = False,
+        **options: _Any,
+    ) -> _Any:
+        """q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv] in `layout`; out [B,Sq,Hq,Dv] of q's kind and dtype.
+
+        mask: boolean (True = attend) or additive, [1|B,Skv], [1|B,1|Sq,Skv] or [1|B,1|Hq,1|Sq,Skv]. Options:
+        kv_lengths, cu_seqlens_q, cu_seqlens_kv; layout ("bshd"), output_layout, scale, is_causal; window: (left,
+        right), -1 for unbounded; metadata: a mapping or JSON text of what is known of masks and lengths
+        (docs/metadata.md); sparse_state: a SparseAttentionState, for layers whose backend is sparse. Returns out, or a
+        tuple (out[, lse][, receipt]) with what was asked for.
+        """
+        call, owners = self._make_call(q, k, v, mask, **options)
         lib = _lib()
         out_spec, lse_spec = _capi.Tensor(), _capi.Tensor()
         _call(lib.fovea_output_spec, _c.byref(call), _c.byref(out_spec), _c.byref(lse_spec))
@@ -242,6 +287,37 @@ class Attention:
         if return_receipt:
             results.append(report)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def resolve(
+        self,
+        q: _Any,
+        k: _Any,
+        v: _Any,
+        mask: _Any = None,
+        *,
+        parallel_strategy: str | None = None,
+        outer_boundaries: tuple[str, ...] = (),
+        paged_kv: bool = False,
+        kv_cache_dtype: str | None = None,
+        require_fullgraph: bool = False,
+        **options: _Any,
+    ) -> _Any:
+        """The report of the execution contract (docs/execution.md) for a call, as a dict; nothing runs.
+
+        The tensors and options are those of a call; values are not read. parallel_strategy, outer_boundaries (a
+        sequence), paged_kv with its kv_cache_dtype: what the host engine declares. "requested" answers
+        require_fullgraph.
+        """
+        call, owners = self._make_call(q, k, v, mask, **options)
+        surroundings = _capi.Surroundings(
+            _c.sizeof(_capi.Surroundings),
+            _text(parallel_strategy),
+            _text(",".join(outer_boundaries) or None),
+            paged_kv,
+            _text(kv_cache_dtype),
+            require_fullgraph,
+        )
+        return _take_json(_lib().fovea_attention_resolve, self._handle, _c.byref(call), _c.byref(surroundings))
 
 
 def attention(

@@ -38,6 +38,8 @@ class LayerOptions(c.Structure):
         ("threads", c.c_int32),
         ("platform", c.c_char_p),
         ("facts", c.c_char_p),
+        ("name", c.c_char_p),
+        ("calibration", c.c_char_p),
     ]
 
 

@@ -1,5 +1,6 @@
 #include "src/backends/block_lists.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -28,6 +29,19 @@ BlockSparseOptions options_of(const AttentionSpec* spec) {
 
 BlockTopk topk_of(const BlockSparseOptions& options) {
   return {options.sparsity, static_cast<int32_t>(options.block_size), options.protected_prefix};
+}
+
+// Why a mask does not keep the first keys in every row.
+std::optional<Reason> unprotected(const BlockMask& mask, int64_t prefix) {
+  const int64_t blocks = (prefix + mask.shape().block_kv - 1) / mask.shape().block_kv;
+  const auto row =
+      row_without_prefix(mask.counts(), mask.indices().data(), mask.max_count(), blocks);
+  if (!row) return std::nullopt;
+  return Reason{
+      ReasonCode::sparse, "protected_kv_prefix", std::to_string(prefix),
+      text::concat("a pattern that keeps the first ", blocks, blocks == 1 ? " block" : " blocks",
+                   " of keys in every row; row ", *row % mask.rows(), " does not"),
+      "add these blocks to the mask or protect no keys"};
 }
 
 // What a configuration asks for that these kernels do not do.
@@ -59,7 +73,8 @@ bool selects(BackendName name, const AttentionSpec* spec) {
          (name == backend::BLOCK_SPARSE_ATTN && options_of(spec).selection == "block_topk");
 }
 
-ListAnswer select(const BlockTopk& topk, const Problem& p) {
+ListAnswer select(BlockTopk topk, const Problem& p, const ExecutionContext& context) {
+  topk.protected_prefix = std::max(topk.protected_prefix, context.protected_kv_prefix);
   // What hides keys by more than their number would leave chosen blocks empty.
   std::vector<Reason> reasons;
   const auto refuse_field = [&](ReasonCode code, std::string_view field, std::string got) {
@@ -101,6 +116,8 @@ ListAnswer plan_ahead(const Pattern& pattern, const Problem& p, const ExecutionC
                    text::concat("of ", s.seq_q, " x ", s.seq_kv, " tokens"),
                    text::concat(p.seq_q, " x ", p.seq_kv),
                    {}});
+  if (auto reason = unprotected(mask, context.protected_kv_prefix))
+    return refuse(std::move(*reason));
   request.shape = {s.block_q, s.block_kv, mask.max_count(),
                    s.batch,   s.heads,    !mask.partial().empty()};
   request.density = mask.density();
@@ -111,7 +128,7 @@ ListAnswer find_source(BackendName name, const Problem& p, const AttentionSpec* 
                        const ExecutionContext& context) {
   const std::string_view own = own_pattern(name);
   if (!p.sparse) {
-    if (selects(name, spec)) return select(topk_of(options_of(spec)), p);
+    if (selects(name, spec)) return select(topk_of(options_of(spec)), p, context);
     if (name == backend::BLOCK_SPARSE_ATTN)
       return refuse({ReasonCode::sparse, "block_mask", "none", "a BlockMask or block lists",
                      "pass block_mask with the call, or set selection to block_topk"});
@@ -127,7 +144,7 @@ ListAnswer find_source(BackendName name, const Problem& p, const AttentionSpec* 
     if (name == backend::REFERENCE)
       return refuse({ReasonCode::sparse, "sparse", "topk", "a block mask",
                      "pass the blocks that select_blocks chooses as block_mask"});
-    return select(*topk, p);
+    return select(*topk, p, context);
   }
   if (const auto* lists = std::get_if<ListShape>(&*pattern)) {
     if (selects(name, spec))
@@ -142,6 +159,16 @@ ListAnswer find_source(BackendName name, const Problem& p, const AttentionSpec* 
 }
 
 }  // namespace
+
+std::optional<int64_t> row_without_prefix(std::span<const int32_t> counts, const int32_t* indices,
+                                          int64_t most, int64_t blocks) noexcept {
+  if (blocks == 0) return std::nullopt;
+  for (size_t row = 0; row < counts.size(); ++row) {
+    const int32_t* list = indices + static_cast<int64_t>(row) * most;
+    if (counts[row] < blocks || list[blocks - 1] != blocks - 1) return static_cast<int64_t>(row);
+  }
+  return std::nullopt;
+}
 
 ListAnswer read_lists(BackendName name, const Problem& p, const AttentionSpec* spec,
                       const ExecutionContext& context) {

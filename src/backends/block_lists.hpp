@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "fovea/backend.hpp"
@@ -27,14 +28,20 @@ struct ListRequest {
   std::optional<double> density;          // share of blocks kept, when known before the call
 };
 
+// The first row of lists [rows] and [rows, most] that leaves out one of its first `blocks` blocks.
+// Lists ascend (check_values). Nothing when every row keeps them.
+std::optional<int64_t> row_without_prefix(std::span<const int32_t> counts, const int32_t* indices,
+                                          int64_t most, int64_t blocks) noexcept;
+
 // The request, or why this backend name cannot have one.
 struct ListAnswer {
   std::optional<ListRequest> request;
   std::vector<Reason> reasons;
 };
 
-// `spec` may be null. Names and their patterns: RADIAL_ATTN radial, LOCAL_SPARSE_ATTN local,
-// SPARGE_ATTN topk; BLOCK_SPARSE_ATTN and REFERENCE any.
+// `spec` may be null. Of protected keys (context.protected_kv_prefix) selections keep the blocks; a
+// mask known before the call must have them in every row. Names and their patterns: RADIAL_ATTN
+// radial, LOCAL_SPARSE_ATTN local, SPARGE_ATTN topk; BLOCK_SPARSE_ATTN and REFERENCE any.
 ListAnswer read_lists(BackendName name, const Problem& problem, const AttentionSpec* spec,
                       const ExecutionContext& context);
 

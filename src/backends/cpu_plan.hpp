@@ -17,7 +17,8 @@ std::optional<Reason> needs_cpu(const DeviceFacts& facts);
 // make_receipt() of a plan that runs on the CPU.
 Receipt make_cpu_receipt(const ExecutionPathResult& report, const Instance& instance);
 
-// Checks tensors, workspace and values, then executes.
+// Checks tensors, workspace and values, and that block lists keep the protected keys, then
+// executes.
 class CpuPlan : public Plan {
  public:
   size_t workspace_bytes() const noexcept final { return receipt_.workspace_bytes; }
@@ -37,6 +38,7 @@ class CpuPlan : public Plan {
  private:
   const Problem problem_;
   Executor& executor_;
+  const int64_t protected_kv_prefix_;
   const Receipt receipt_;
 };
 

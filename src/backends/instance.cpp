@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fovea/validation.hpp"
+#include "src/core/text.hpp"
 
 namespace fovea::backends {
 namespace {
@@ -119,6 +120,10 @@ void check_context(std::vector<Reason>& out, const Instance& in, const Execution
   if (context.paged_kv) out.push_back({ReasonCode::paged_kv, "paged_kv", "1", "0", {}});
   if (!context.kv_cache_dtype.empty())
     out.push_back({ReasonCode::dtype, "kv_cache_dtype", context.kv_cache_dtype, "none", {}});
+  if (context.laser_input_scale)
+    out.push_back({ReasonCode::metadata, "laser_input_scale",
+                   text::format_number(*context.laser_input_scale), "none",
+                   "only Ascend laser attention reads it; leave it out"});
   const bool rotates = context.parallel_strategy == ParallelStrategy::ring ||
                        context.parallel_strategy == ParallelStrategy::hybrid_ulysses_ring;
   if (rotates && !in.lse)
@@ -249,13 +254,16 @@ ExecutionPathResult report(BackendName backend, std::string_view provider, const
 }
 
 void apply_spec(ExecutionPathResult& report, const AttentionSpec* spec) {
-  if (spec == nullptr) return;
-  if (spec->skip_softmax) {
+  if (spec != nullptr && spec->skip_softmax) {
     report.support = SupportStatus::unsupported;
     report.reasons.push_back({ReasonCode::option_value, "skip_softmax", "given",
                               "none: this path has no variant that skips tiles", "remove it"});
   }
-  if (spec->provider.empty()) return;
+  apply_provider(report, spec);
+}
+
+void apply_provider(ExecutionPathResult& report, const AttentionSpec* spec) {
+  if (spec == nullptr || spec->provider.empty()) return;
   // "package" stands for any "package NAME VERSION".
   const std::string_view provider =
       report.provider.starts_with("package") ? "package" : std::string_view(report.provider);

@@ -104,6 +104,8 @@ ExecutionPathResult report(BackendName name, std::string_view provider, const Ch
                            const Problem& problem, const ExecutionContext& context);
 
 // Turns a report into a refusal when `spec` (null: platform default) asks for another provider.
+void apply_provider(ExecutionPathResult& report, const AttentionSpec* spec);
+// The same, and when it asks to skip tiles, for paths that cannot.
 void apply_spec(ExecutionPathResult& report, const AttentionSpec* spec);
 
 // Success when a plan can be made from `report`: supported or unmigrated, and the context is local.

@@ -201,6 +201,12 @@ int32_t fovea_attention_create(const fovea_layer_options* options, const fovea_c
     layer.head_dim = o.head_dim;
     layer.dim_v = o.dim_v;
     layer.mask_free = o.mask_free != 0;
+    if (o.name != nullptr) layer.name = o.name;
+    if (o.calibration != nullptr) {
+      FOVEA_TRY(fovea::SkipSoftmaxCalibration calibration, fovea::parse_calibration(o.calibration));
+      layer.calibration =
+          std::make_shared<const fovea::SkipSoftmaxCalibration>(std::move(calibration));
+    }
     fovea_call_defaults defaults;
     if (config != nullptr) {
       const fovea::ResolvedSpec resolved = config->config.resolve(layer.role, layer.category);
@@ -260,7 +266,8 @@ int32_t fovea_attention_plan(const fovea_attention* attention, const fovea_call*
     if (plan == nullptr) return null_argument(kFunction, "plan");
     FOVEA_TRY(const fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
     FOVEA_TRY(fovea::CallPlan made, attention->attention.plan(c.tensors, c.options));
-    *plan = new fovea_plan{std::move(made), attention->defaults};
+    *plan = new fovea_plan{std::move(made), attention->defaults,
+                           fovea::capi::metadata_of(c).protected_kv_prefix};
     return {};
   });
 }
@@ -302,6 +309,13 @@ int32_t fovea_plan_run(const fovea_plan* plan, const fovea_call* call, void* wor
                           "fovea_plan_run: the call is '" + to_string(form.problem) +
                               "' but the plan is for '" + to_string(plan->plan.problem) +
                               "'; make a plan for it",
+                          {}};
+    if (form.protected_kv_prefix != plan->protected_kv_prefix)
+      return fovea::Error{fovea::ErrorCode::invalid_argument,
+                          "fovea_plan_run: the call protects " +
+                              std::to_string(form.protected_kv_prefix) +
+                              " keys but the plan was made for " +
+                              std::to_string(plan->protected_kv_prefix) + "; make a plan for it",
                           {}};
     if (plan->plan.without_lists)
       c.tensors.block_counts = c.tensors.block_indices = c.tensors.block_partial = {};

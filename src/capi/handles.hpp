@@ -40,6 +40,7 @@ struct fovea_attention {
 struct fovea_plan {
   fovea::CallPlan plan;
   fovea_call_defaults defaults;
+  int64_t protected_kv_prefix = 0;  // of the metadata it was made with
 };
 struct fovea_mask_map {
   fovea::MaskMap map;

@@ -14,13 +14,13 @@ namespace {
 // A configuration is a page of text; anything larger is the wrong file.
 constexpr uintmax_t kMaxBytes = 1 << 20;
 
-Error file_error(const std::string& path, std::string_view why) {
-  return {ErrorCode::invalid_file, text::concat("config file ", text::quote(path), ": ", why), {}};
-}
-
 }  // namespace
 
-Result<std::string> read_config_argument(const std::string& argument) {
+Result<std::string> read_config_argument(const std::string& argument, std::string_view kind) {
+  const auto file_error = [&](const std::string& path, std::string_view why) {
+    return Error{
+        ErrorCode::invalid_file, text::concat(kind, " file ", text::quote(path), ": ", why), {}};
+  };
   const std::string_view trimmed = text::trim(argument);
   if (trimmed.empty()) return file_error(argument, "the path is empty");
   if (trimmed.front() == '{') return argument;

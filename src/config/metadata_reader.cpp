@@ -12,6 +12,35 @@ namespace {
 
 constexpr std::string_view kOrigin = "metadata";
 
+// What other programs state in their metadata and this one takes elsewhere.
+struct Elsewhere {
+  std::string_view key;
+  std::string_view place;
+};
+constexpr std::string_view kJoint =
+    "joint tensors are tensors: concatenate them with q, k and v, or call attend_jointly in C++";
+constexpr Elsewhere kElsewhere[] = {
+    {"attn_mask", "the mask is a tensor of the call"},
+    {"attention_mask_mode", "spelt mask_mode here"},
+    {"cu_seqlens_q", "boundaries are tensors of the call"},
+    {"cu_seqlens_k", "boundaries are tensors of the call"},
+    {"cu_seqlens_kv", "boundaries are tensors of the call"},
+    {"max_seqlen_q", "the longest documents are options of the call"},
+    {"max_seqlen_k", "the longest documents are options of the call"},
+    {"max_seqlen_kv", "the longest documents are options of the call"},
+    {"joint_query", kJoint},
+    {"joint_key", kJoint},
+    {"joint_value", kJoint},
+    {"joint_strategy", kJoint},
+    {"joint_attn_mask", kJoint},
+};
+
+std::string_view place_of(std::string_view key) noexcept {
+  for (const Elsewhere& other : kElsewhere)
+    if (other.key == key) return other.place;
+  return {};
+}
+
 // One key of a map that is read into a T.
 template <class T>
 struct Member {
@@ -33,13 +62,16 @@ void read_map(const Value& node, const Member<T> (&members)[N], const Path& path
     const Member<T>* found = nullptr;
     for (const Member<T>& member : members)
       if (member.key == key) found = &member;
-    if (found != nullptr)
+    if (found != nullptr) {
       found->read(node.items[i], path / key, out, problems);
-    else
-      problems.add(path / key, ReasonCode::option_value,
-                   text::concat("unknown key; known here: ", text::join(known),
-                                text::suggestion(key, known)),
-                   key, text::join(known));
+      continue;
+    }
+    const std::string_view place = place_of(key);
+    problems.add(path / key, ReasonCode::option_value,
+                 text::concat("unknown key; ", place, place.empty() ? "" : "; ",
+                              "known here: ", text::join(known),
+                              place.empty() ? text::suggestion(key, known) : std::string()),
+                 key, text::join(known), std::string(place));
   }
 }
 
@@ -195,6 +227,13 @@ constexpr Member<AttentionMetadata> kMetadata[] = {
     {"kv_cache_dtype",
      [](const Value& v, const Path& path, AttentionMetadata& out, Problems& problems) {
        read_text(v, path, out.kv_cache_dtype, problems);
+     }},
+    {"laser_input_scale",
+     [](const Value& v, const Path& path, AttentionMetadata& out, Problems& problems) {
+       if (v.kind == Value::Kind::integer || v.kind == Value::Kind::number)
+         out.laser_input_scale = v.number;
+       else
+         problems.mismatch(path, "a number", v);
      }},
     {"npu_attn_varlen",
      [](const Value& v, const Path& path, AttentionMetadata& out, Problems& problems) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "src/core/checked_math.hpp"
@@ -41,6 +42,7 @@ class Normaliser {
     read_mask();
     read_video();
     read_stored_type();
+    read_laser_scale();
     read_spans();
     if (!reasons_.empty())
       return Error{ErrorCode::invalid_argument, concat("attention: ", sentence(reasons_)),
@@ -277,6 +279,13 @@ class Normaliser {
       refuse("kv_cache_dtype", text::quote(type), text::join(kStoredTypes));
   }
 
+  void read_laser_scale() {
+    if (!m_.laser_input_scale) return;
+    if (std::isfinite(*m_.laser_input_scale) && *m_.laser_input_scale > 0) return;
+    refuse("laser_input_scale", text::format_number(*m_.laser_input_scale),
+           "a finite number above 0");
+  }
+
   // --- mixed causal and full attention
 
   void read_spans() {
@@ -440,6 +449,8 @@ void describe_context(const NormalForm& form, const AttentionMetadata& metadata,
   if (!context.paged_kv) context.kv_cache_dtype = metadata.kv_cache_dtype;
   context.host_documents = form.documents;
   context.npu_attn_varlen = metadata.npu_attn_varlen;
+  context.laser_input_scale = metadata.laser_input_scale;
+  context.protected_kv_prefix = form.protected_kv_prefix;
 }
 
 }  // namespace fovea

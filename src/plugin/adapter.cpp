@@ -221,6 +221,10 @@ class PluginBackend final : public Backend {
     if (!problem.pieces.empty())
       r.reasons.push_back({ReasonCode::piecewise, "pieces", std::to_string(problem.pieces.size()),
                            "none", "pass a mask [1,1,Sq,Skv]"});
+    if (context.laser_input_scale)
+      r.reasons.push_back({ReasonCode::metadata, "laser_input_scale",
+                           text::format_number(*context.laser_input_scale), "none",
+                           "only Ascend laser attention reads it; leave it out"});
     if (!context.prepared.empty())
       r.reasons.push_back({ReasonCode::prepared, "prepared tensors", context.prepared, "none",
                            "drop them or choose a backend that reads them"});

@@ -147,6 +147,7 @@ WireContext::WireContext(BackendName backend, const AttentionSpec* spec,
   wire_.packing_mode = packing_.c_str();
   wire_.parallel_strategy = parallel_.c_str();
   wire_.kv_cache_dtype = kv_cache_.c_str();
+  wire_.protected_kv_prefix = context.protected_kv_prefix;
 }
 
 fovea_tensor to_wire(const TensorView& view) noexcept {

@@ -46,6 +46,8 @@ struct PlanKey {
   std::optional<BackendName> scheduled_dense;
   std::string prepared;
   CallMask block_mask;
+  std::optional<double> laser_input_scale;
+  int64_t protected_kv_prefix = 0;
 
   bool operator==(const PlanKey&) const = default;
 };
@@ -55,10 +57,18 @@ struct PlanKeyHash {
 };
 
 PlanKey plan_key(const NormalForm& form, const ExecutionContext& context) {
-  return {form.problem,           context.mask_mode,       context.packing_mode,
-          context.kv_cache_dtype, context.host_documents,  context.npu_attn_varlen,
-          context.sparse_state,   context.scheduled_dense, context.prepared,
-          {context.block_mask}};
+  return {form.problem,
+          context.mask_mode,
+          context.packing_mode,
+          context.kv_cache_dtype,
+          context.host_documents,
+          context.npu_attn_varlen,
+          context.sparse_state,
+          context.scheduled_dense,
+          context.prepared,
+          {context.block_mask},
+          context.laser_input_scale,
+          context.protected_kv_prefix};
 }
 
 // A plan with the receipt its runs hand out: the backend's own, plus what selection added.
@@ -426,6 +436,8 @@ Result<Attention> Attention::create(LayerOptions layer, AttentionConfig config, 
     return Error{ErrorCode::invalid_argument, "a layer needs a role, for example \"self\"", {}};
   if (config.default_spec) FOVEA_CHECK(validate(*config.default_spec));
   for (const auto& [role, spec] : config.per_role) FOVEA_CHECK(validate(spec));
+  if (layer.calibration != nullptr)
+    config = calibrate(std::move(config), *layer.calibration, layer.name);
   auto state = std::make_unique<State>(std::move(layer), std::move(config));
   if (executor == nullptr) {
     state->owned_executor = make_openmp_executor();

@@ -49,6 +49,11 @@ ExplainEntry make(const Selector& selector, const ExplainQuery& query,
   if (selection.spec != nullptr) {
     entry.strictness = selection.spec->strictness;
     entry.spec = *selection.spec;
+    const auto& skip = selection.spec->skip_softmax;
+    if (skip && decision->backend == selection.spec->backend) {
+      entry.skip = decide_skip(*skip, query.problem ? problem.seq_kv : 0, std::nullopt);
+      if (skip->calibration) entry.skip_ignored_by = skip->calibration->ignored_by;
+    }
   }
   entry.report = decision->report;
   if (unknown_video) entry.report.density.reset();

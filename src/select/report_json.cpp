@@ -14,6 +14,15 @@ Json promotion(const ExplainEntry& e, const DeviceFacts& facts) {
   return validation_command(e.report.backend, e.report.path, facts);
 }
 
+// The threshold of skipped tiles; the timestep is only known in a run.
+Json skip_softmax(const ExplainEntry& e) {
+  if (!e.skip) return nullptr;
+  return {{"state", name(e.skip->state)},
+          {"factor", number(e.skip->factor)},
+          {"threshold", number(e.skip->threshold)},
+          {"ignored_by", text(e.skip_ignored_by)}};
+}
+
 Json entry(const ExplainEntry& e, const DeviceFacts& facts) {
   const ExecutionPathResult& r = e.report;
   Json trail = Json::array();
@@ -42,6 +51,7 @@ Json entry(const ExplainEntry& e, const DeviceFacts& facts) {
           {"compilation_mode", name(r.compilation_mode)},
           {"lossy", r.lossy},
           {"density", number(r.density)},
+          {"skip_softmax", skip_softmax(e)},
           {"workspace_bytes", r.workspace_bytes},
           {"comm_bytes", e.comm_bytes},
           {"reasons", reasons(r.reasons)},

@@ -29,6 +29,8 @@ struct ContextKey {
   PackingMode packing_mode = PackingMode::none;
   ParallelStrategy parallel_strategy = ParallelStrategy::none;
   uint32_t boundaries = 0;
+  std::optional<double> laser_input_scale;
+  int64_t protected_kv_prefix = 0;
   std::string kv_cache_dtype;
   std::string prepared;
   std::string role;
@@ -64,6 +66,8 @@ bool matches(const DecisionKey& key, uint64_t epoch, const RoleQuery& query, con
          k.mask_mode == context.mask_mode && k.packing_mode == context.packing_mode &&
          k.parallel_strategy == context.parallel_strategy && k.boundaries == boundaries &&
          k.kv_cache_dtype == context.kv_cache_dtype && k.prepared == context.prepared &&
+         k.laser_input_scale == context.laser_input_scale &&
+         k.protected_kv_prefix == context.protected_kv_prefix &&
          k.host_documents == context.host_documents &&
          k.npu_attn_varlen == context.npu_attn_varlen && k.role == query.role &&
          k.category == query.category && key.problem == problem;
@@ -86,6 +90,8 @@ ContextKey make_context_key(const RoleQuery& query, const ExecutionContext& c) {
   for (OuterBoundary b : c.outer_boundaries) k.boundaries |= 1u << static_cast<uint32_t>(b);
   k.kv_cache_dtype = c.kv_cache_dtype;
   k.prepared = c.prepared;
+  k.laser_input_scale = c.laser_input_scale;
+  k.protected_kv_prefix = c.protected_kv_prefix;
   k.host_documents = c.host_documents;
   k.npu_attn_varlen = c.npu_attn_varlen;
   k.role = query.role;

@@ -119,6 +119,8 @@ TEST(Instance, F01_EverythingAKernelLacksIsANamedReason) {
        [](Problem&, ExecutionContext& c) { c.paged_kv = true; }},
       {ReasonCode::dtype, "kv_cache_dtype", "fp8",
        [](Problem&, ExecutionContext& c) { c.kv_cache_dtype = "fp8"; }},
+      {ReasonCode::metadata, "laser_input_scale", "0.5",
+       [](Problem&, ExecutionContext& c) { c.laser_input_scale = 0.5; }},
   };
   // Another head_dim alone would also be unequal to dim_v.
   Instance any_dims = narrow();

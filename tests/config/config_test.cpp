@@ -29,6 +29,40 @@ TEST(Config, exact_role_then_category_then_default_then_nothing) {
   EXPECT_EQ("", none.source);
 }
 
+// The six attention layers of a model with audio and video: own entries, categories and the default
+// side by side.
+TEST(Config, six_roles_of_one_model) {
+  const auto config = parsed(R"({"default": "TORCH_SDPA", "per_role": {
+      "self": "FA3", "cross": "CUDNN_ATTN",
+      "ltx2": {"audio_self": "FA2", "audio_to_video": {"backend": "FA4"}}}})");
+  struct Case {
+    const char* role;
+    const char* category;
+    BackendName backend;
+    const char* source;
+  };
+  const Case cases[] = {
+      {"self", "", backend::FLASH_ATTN_3, "attention_config.per_role['self']"},
+      {"ltx2.connector", "self", backend::FLASH_ATTN_3,
+       "attention_config.per_role['self'] (role_category fallback)"},
+      {"ltx2.audio_self", "self", backend::FLASH_ATTN_2,
+       "attention_config.per_role['ltx2.audio_self']"},
+      {"ltx2.audio_text_cross", "cross", backend::CUDNN_ATTN,
+       "attention_config.per_role['cross'] (role_category fallback)"},
+      {"ltx2.audio_to_video", "cross", backend::FLASH_ATTN_4,
+       "attention_config.per_role['ltx2.audio_to_video']"},
+      {"ltx2.video_to_audio", "cross", backend::CUDNN_ATTN,
+       "attention_config.per_role['cross'] (role_category fallback)"},
+  };
+  for (const Case& c : cases) {
+    const auto resolved = config.resolve(c.role, c.category);
+    ASSERT_NE(nullptr, resolved.spec) << c.role;
+    EXPECT_EQ(c.backend, resolved.spec->backend) << c.role;
+    EXPECT_EQ(c.source, resolved.source);
+  }
+  EXPECT_EQ("attention_config.default", config.resolve("vae", "").source);
+}
+
 // Every combination of where a backend may be named, and which one wins.
 TEST(Config, precedence) {
   struct Case {

@@ -16,6 +16,7 @@ TEST(MetadataReader, reads_every_key) {
     "video_layout": {"prefix_length": 2, "grid": [3, 4, 5], "used_length": 62,
                      "spans": [{"begin": 2, "grid": [1, 2, 3], "role": "reference"}]},
     "kv_cache_dtype": "fp8",
+    "laser_input_scale": 0.25,
     "npu_attn_varlen": true
   })");
   ASSERT_TRUE(read.has_value()) << read.error().message;
@@ -29,6 +30,7 @@ TEST(MetadataReader, reads_every_key) {
   expected.video_layout =
       VideoLayout{2, VideoGrid{3, 4, 5}, 62, {{2, {1, 2, 3}, VideoRole::reference}}};
   expected.kv_cache_dtype = "fp8";
+  expected.laser_input_scale = 0.25;
   expected.npu_attn_varlen = true;
   EXPECT_EQ(*read, expected);
 }
@@ -52,6 +54,27 @@ TEST(MetadataReader, BugRow08_unknown_keys_are_errors) {
   EXPECT_EQ(nested.error().reasons[0].field, "video_layout.used");
 }
 
+// Words of other programs' metadata say where this one takes the same.
+TEST(MetadataReader, keys_that_belong_elsewhere_say_where) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"attn_mask", "the mask is a tensor of the call"},
+      {"attention_mask_mode", "spelt mask_mode here"},
+      {"cu_seqlens_k", "boundaries are tensors of the call"},
+      {"max_seqlen_q", "the longest documents are options of the call"},
+      {"joint_query", "joint tensors are tensors"},
+      {"joint_strategy", "joint tensors are tensors"}};
+  for (const auto& [key, place] : cases) {
+    const auto read = parse_metadata(std::string("{\"") + key + "\": 1}");
+    ASSERT_FALSE(read.has_value()) << key;
+    ASSERT_EQ(read.error().reasons.size(), 1U);
+    const Reason& reason = read.error().reasons[0];
+    EXPECT_EQ(reason.field, key);
+    EXPECT_EQ(reason.remedy.find(place), 0U) << reason.remedy;
+    EXPECT_NE(reason.accepted.find("protected_kv_prefix"), std::string::npos) << reason.accepted;
+    EXPECT_NE(read.error().message.find(place), std::string::npos) << read.error().message;
+  }
+}
+
 TEST(MetadataReader, values_of_another_type_are_errors) {
   const std::pair<const char*, const char*> cases[] = {
       {R"([])", "the top level"},
@@ -67,6 +90,7 @@ TEST(MetadataReader, values_of_another_type_are_errors) {
       {R"({"video_layout": {"grid": [1, 2]}})", "video_layout.grid"},
       {R"({"video_layout": {"spans": [{"role": "source"}]}})", "video_layout.spans[0].role"},
       {R"({"kv_cache_dtype": 8})", "kv_cache_dtype"},
+      {R"({"laser_input_scale": "1"})", "laser_input_scale"},
       {R"({"npu_attn_varlen": 1})", "npu_attn_varlen"}};
   for (const auto& [json, field] : cases) {
     const auto read = parse_metadata(json);

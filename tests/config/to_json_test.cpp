@@ -123,6 +123,10 @@ TEST(ToJson, a_spec_shows_what_differs_and_its_blocks_whole) {
             R"("q_block_size":1,"k_block_size":16}})",
             to_json(parsed_default(
                 R"({"default": {"backend": "TRTLLM_ATTN", "quant": {"dtype_qk": "int8"}}})")));
+  EXPECT_EQ(R"({"backend":"FLASHINFER_ATTN","strictness":"require","quant":{"q_block_size":1,)"
+            R"("k_block_size":16,"flashinfer_backend":"fa3"}})",
+            to_json(parsed_default(R"({"default": {"backend": "FLASHINFER_ATTN",
+                "quant": {"flashinfer_backend": "fa3"}}})")));
   EXPECT_EQ(R"({"default":"auto"})", to_json(parsed(R"({"default": "auto"})")));
   EXPECT_EQ("{}", to_json(AttentionConfig{}));
 }

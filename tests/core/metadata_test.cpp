@@ -395,6 +395,8 @@ TEST(Metadata, the_context_says_what_the_normal_form_says) {
     m.full_attn_spans.emplace();
     m.kv_cache_dtype = "fp8";
     m.npu_attn_varlen = true;
+    m.laser_input_scale = 0.5;
+    m.protected_kv_prefix = 3;
   });
   const NormalForm form = form_of("bf16 b1 h1 s8 d4 mask=keys", metadata);
   ExecutionContext context;
@@ -406,6 +408,8 @@ TEST(Metadata, the_context_says_what_the_normal_form_says) {
   EXPECT_EQ(context.dtype, kBF16);
   EXPECT_EQ(context.kv_cache_dtype, "fp8");
   EXPECT_TRUE(context.npu_attn_varlen);
+  EXPECT_EQ(context.laser_input_scale, 0.5);
+  EXPECT_EQ(context.protected_kv_prefix, 3);
   // Paged storage has a type of its own.
   ExecutionContext paged;
   paged.paged_kv = true;

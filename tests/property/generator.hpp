@@ -21,6 +21,7 @@ struct Question {
     return to_string(problem) + " [" + context.facts.text() +
            (context.paged_kv ? " paged_kv" : "") +
            (context.kv_cache_dtype.empty() ? "" : " kv_cache_dtype") +
+           (context.laser_input_scale ? " laser_input_scale" : "") +
            (spec ? " provider=" + spec->provider : "") + "]";
   }
 };
@@ -129,7 +130,7 @@ class Questions {
   }
 
   void break_something(Question& q) {
-    switch (below(6)) {
+    switch (below(7)) {
       case 0:
         q.problem.head_dim = 513 + static_cast<int64_t>(below(600));
         break;
@@ -143,6 +144,9 @@ class Questions {
         q.context.kv_cache_dtype = "fp8_e4m3";
         break;
       case 4:
+        q.context.laser_input_scale = 0.5;
+        break;
+      case 5:
         q.context.facts = DeviceFacts(PlatformId::rocm);
         q.context.facts.set("gfx", "gfx942");
         break;

@@ -125,6 +125,65 @@ class AttentionTest(unittest.TestCase):
         with self.assertRaises(TypeError):
             fovea.attention(self.q, self.k, self.v, attn_maks=None)
 
+    def test_metadata(self):
+        layer = fovea.Attention()
+        cut = layer(self.q, self.k[:, :20], self.v[:, :20])
+        stated = layer(self.q, self.k, self.v, metadata={"valid_kv_length": 20})
+        np.testing.assert_array_equal(stated, cut)
+        np.testing.assert_array_equal(layer(self.q, self.k, self.v, metadata='{"valid_kv_length": 20}'), cut)
+        mask = np.zeros((2, 50), bool)
+        published = layer(self.q, self.k, self.v, mask, metadata={"mask_mode": "none"})
+        np.testing.assert_array_equal(published, layer(self.q, self.k, self.v))
+        with self.assertRaises(fovea.ArgumentError) as caught:
+            layer(self.q, self.k, self.v, metadata={"joint_query": 1})
+        self.assertIn("joint tensors are tensors", str(caught.exception))
+        self.assertIn("protected_kv_prefix", caught.exception.reasons[0].accepted)
+        with self.assertRaises(fovea.ArgumentError) as caught:
+            layer(self.q, self.k, self.v, metadata={"valid_kv_length": 51})
+        self.assertEqual(caught.exception.reasons[0].field, "valid_kv_length")
+        with self.assertRaises(TypeError):
+            layer(self.q, self.k, self.v, metadat={})
+
+    def test_protected_keys_are_kept(self):
+        config = {"default": {"backend": "SPARGE_ATTN", "block_sparse": {"sparsity": 0.9, "block_size": 64}}}
+        q, k, v = (np.zeros((1, length, 1, 8), np.float32) for length in (8, 1280, 1280))
+        q[..., 0] = 1
+        k[..., 0] = np.arange(1280).reshape(1, 1280, 1) / 1280
+        v[:, :64] = 1
+        layer = fovea.Attention(config)
+        self.assertEqual(layer(q, k, v, scale=0.01).max(), 0)
+        out, receipt = layer(q, k, v, scale=0.01, metadata={"protected_kv_prefix": 1}, return_receipt=True)
+        self.assertGreater(out.min(), 0)
+        self.assertEqual(receipt["density"], 9 / 20)
+
+    def test_resolve(self):
+        layer = fovea.Attention()
+        report = layer.resolve(self.q, self.k, self.v)
+        self.assertEqual((report["backend"], report["support"]), ("FLASH_ATTN", "supported"))
+        self.assertEqual(report["requested"], {"status": "supported", "reasons": []})
+        ring = layer.resolve(self.q, self.k, self.v, parallel_strategy="ring", require_fullgraph=True)
+        self.assertEqual((ring["support"], ring["parallel_strategy"]), ("unmigrated", "ring"))
+        self.assertEqual(ring["requested"]["status"], "unsupported")
+        sharded = layer.resolve(self.q, self.k, self.v, outer_boundaries=["hsdp"])
+        self.assertEqual(sharded["support"], "unmigrated")
+        stored = layer.resolve(self.q, self.k, self.v, metadata={"kv_cache_dtype": "fp8"})
+        self.assertEqual(stored["support"], "unsupported")
+        self.assertEqual(stored["reasons"][0]["field"], "kv_cache_dtype")
+        wrong = layer.resolve(self.q, self.k, self.v, metadata={"valid_kv_length": 51})
+        self.assertEqual((wrong["support"], wrong["path"]), ("unsupported", "contradiction"))
+        with self.assertRaises(fovea.ArgumentError):
+            layer.resolve(self.q, self.k, self.v, parallel_strategy="rong")
+
+    def test_a_calibration_is_read_with_the_layer(self):
+        group = {
+            "algorithm": "skip_softmax",
+            "threshold_scale_factor": {"formula": "a*exp(b*target_sparsity)", "coefficients": {"a": 2, "b": 3}},
+        }
+        fovea.Attention(name="blocks.0", calibration={"config_groups": {"group_0": group}})
+        group["threshold_scale_factor"]["formula"] = "a*b"
+        with self.assertRaises(fovea.ArgumentError) as caught:
+            fovea.Attention(name="blocks.0", calibration={"config_groups": {"group_0": group}})
+        self.assertIn("is not a formula known here", str(caught.exception))
     def test_a_sparse_state_decides(self):
         config = {"default": {"backend": "RADIAL_ATTN", "radial": {"dense_timesteps": 1, "block_size": 64}}}
         layer = fovea.Attention(config)

@@ -302,5 +302,57 @@ TEST(Capabilities, BugRow38_rings_need_the_log_sum_exp) {
   EXPECT_TRUE(backends::refusals(row, *parse_problem("f32 b1 h1 s4 d8"), context).empty());
 }
 
+// Kernels that no ring and no gathered keys may run through: the answer is a refusal by name.
+TEST(Capabilities, packages_refuse_the_parallel_forms_they_would_get_wrong) {
+  struct Case {
+    BackendName backend;
+    const char* facts;
+    ParallelStrategy strategy;
+    const char* stored;
+    const char* field;  // "": not refused
+  };
+  using enum ParallelStrategy;
+  const char* const trtllm = "sm=100,trtllm=1,flashinfer=0.6.18";
+  const char* const fa4 = "sm=100,fa4=4.0";
+  const Case cases[] = {
+      {backend::TRTLLM_ATTN, trtllm, ParallelStrategy::none, "", ""},
+      {backend::TRTLLM_ATTN, trtllm, ulysses, "", ""},
+      {backend::TRTLLM_ATTN, trtllm, allgather_kv, "", "parallel strategy"},
+      {backend::TRTLLM_ATTN, trtllm, ring, "", "parallel strategy"},
+      {backend::TRTLLM_ATTN, trtllm, hybrid_ulysses_ring, "", "parallel strategy"},
+      {backend::FLASH_ATTN, fa4, allgather_kv, "", ""},
+      {backend::FLASH_ATTN, fa4, ulysses, "fp8", ""},
+      {backend::FLASH_ATTN, fa4, ring, "fp8", "kv_cache_dtype"},
+      {backend::FLASH_ATTN, fa4, hybrid_ulysses_ring, "fp8", "kv_cache_dtype"},
+  };
+  for (const Case& c : cases) {
+    AttentionConfig config;
+    AttentionSpec& spec = config.default_spec.emplace();
+    spec.backend = c.backend;
+    // A ring would not skip what the configuration says.
+    if (c.backend == backend::TRTLLM_ATTN) spec.skip_softmax.emplace().threshold = 0.01;
+    ExecutionContext context;
+    context.facts = parse_facts(PlatformId::cuda, c.facts).value();
+    context.local = false;
+    context.parallel_strategy = c.strategy;
+    context.kv_cache_dtype = c.stored;
+    context.paged_kv = false;
+    const Selector selector(make_platform(context.facts), config);
+    const auto decision = selector.decide({}, *parse_problem("bf16 b1 h2 s8 d128"), context);
+    const ExecutionPathResult& r = decision->report;
+    SCOPED_TRACE(testing::Message() << c.facts << ' ' << name(c.strategy) << ' ' << c.stored << ": "
+                                    << sentence(r.reasons));
+    if (*c.field == 0) {
+      EXPECT_EQ(r.support, SupportStatus::unmigrated);
+      continue;
+    }
+    EXPECT_EQ(r.support, SupportStatus::unsupported);
+    ASSERT_FALSE(r.reasons.empty());
+    EXPECT_EQ(r.reasons[0].code, ReasonCode::parallel);
+    EXPECT_EQ(r.reasons[0].field, c.field);
+    EXPECT_FALSE(r.reasons[0].remedy.empty());
+  }
+}
+
 }  // namespace
 }  // namespace fovea

@@ -168,6 +168,41 @@ TEST(FlashAttn, npu_contract_laser_slices_the_prefix) {
   EXPECT_EQ(mindie.last().valid_queries, 6);
 }
 
+TEST(FlashAttn, npu_contract_laser_input_scale_is_read_by_laser_attention_only) {
+  VendorDouble mindie("mindiesd");
+  VendorCall call("f32 b1 h2 s10 d8");
+  call.metadata.laser_input_scale = 0.5;
+  const auto ran = call.run(vendor_layer(PlatformId::npu, kLaser));
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  EXPECT_EQ(mindie.last().laser_input_scale, 0.5);
+  const auto refused = [&](const Result<AttentionResult>& result) {
+    ASSERT_FALSE(result.has_value()) << "ran " << result->receipt->path;
+    ASSERT_FALSE(result.error().reasons.empty());
+    EXPECT_EQ(result.error().reasons[0].field, "laser_input_scale");
+    EXPECT_EQ(result.error().reasons[0].got, "0.5");
+    EXPECT_FALSE(result.error().reasons[0].remedy.empty());
+  };
+  const size_t before = mindie.calls().size();
+  refused(call.run(vendor_layer(PlatformId::npu, kNpu)));
+  EXPECT_EQ(mindie.calls().size(), before);
+  VendorDouble aiter("aiter");
+  refused(call.run(vendor_layer(PlatformId::rocm, kRocm)));
+  EXPECT_TRUE(aiter.calls().empty());
+  refused(call.expected());
+  AttentionConfig cpu;
+  for (const BackendName name : {backend::FLASH_ATTN, backend::TORCH_SDPA}) {
+    cpu.default_spec.emplace().backend = name;
+    refused(call.run(Attention::create({}, cpu, &serial_executor()).value()));
+  }
+  for (const double bad : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
+    call.metadata.laser_input_scale = bad;
+    const auto contradiction = call.run(vendor_layer(PlatformId::npu, kLaser));
+    ASSERT_FALSE(contradiction.has_value());
+    EXPECT_EQ(contradiction.error().code, ErrorCode::invalid_argument);
+    EXPECT_EQ(contradiction.error().reasons.at(0).accepted, "a finite number above 0");
+  }
+}
+
 TEST(FlashAttn, npu_contract_fallbacks_that_lose_documents_are_refused) {
   VendorDouble mindie("mindiesd");
   VendorCall documents("f32 b1 h2 s12 d8 docs=5:5,7:7");

@@ -27,6 +27,9 @@ struct SeenCall {
   std::vector<int32_t> starts_q, starts_kv;
   bool kv_lengths = false;
   int64_t valid_queries = 0;
+  int64_t protected_kv_prefix = 0;
+  std::optional<double> laser_input_scale;
+  std::optional<AttentionSpec> spec;
 };
 
 class VendorDouble {
@@ -82,7 +85,10 @@ class VendorDouble {
                   values(t.cu_seqlens_q),
                   values(t.cu_seqlens_kv),
                   t.kv_lengths.present(),
-                  call.valid_queries};
+                  call.valid_queries,
+                  call.protected_kv_prefix,
+                  call.laser_input_scale,
+                  call.spec == nullptr ? std::nullopt : std::optional(*call.spec)};
     if (t.mask.rank == 4) std::copy_n(t.mask.stride.begin(), 4, seen.mask_stride.begin());
     calls_.push_back(seen);
     // Rows of padding see nothing.

@@ -65,6 +65,13 @@ class BackendsTest(CliTest):
         _, rows = self.backends()
         states = {name: row["availability"]["state"] for name, row in rows.items()}
         self.assertEqual(states["FLASH_ATTN"], "runs here")
+        # A kernel that a described device could run is not said to run where it is not compiled.
+        described = self.backends("--device", "h200")[1]["FLASH_ATTN_3"]
+        self.assertNotEqual(described["support"], "unsupported")
+        state = described["availability"]["state"]
+        self.assertEqual(state, "runs here" if described["built"] else "not built")
+        if not described["built"]:
+            self.assertIn("rebuild with", described["availability"]["cause"])
         self.assertEqual(states["FLASH_ATTN_3"], "not for this device")
         _, rows = self.backends("--device", "h200")
         self.assertEqual(rows["SAGE_ATTN"]["availability"]["state"], "package missing")

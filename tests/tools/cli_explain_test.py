@@ -1,5 +1,6 @@
 """fovea explain."""
 
+import math
 import unittest
 
 from cli_support import UNSUPPORTED, USAGE, CliTest
@@ -28,6 +29,7 @@ ENTRY = {
     "dense",
     "sparse",
     "promote",
+    "skip_softmax",
 }
 
 RADIAL = '{"default": {"backend": "RADIAL_ATTN", "radial": {"dense_timesteps": %d, "dense_layers": %d}}}'
@@ -65,6 +67,59 @@ class ExplainTest(CliTest):
         self.assertEqual(entry["backend"], "FLASH_ATTN")
         self.assertEqual(entry["support"], "supported")
         self.assertTrue(entry["built"])
+
+    def test_metadata_gives_the_normal_form(self):
+        problem = "f32 b1 h2 s8 d16"
+        document = self.explain("--problem", problem, "--metadata", '{"full_attn_spans": [[2, 5]]}')
+        (entry,) = document["entries"]
+        self.assertEqual(entry["problem"], problem + " pieces=2:2c,3:5,3:8c")
+        self.assertEqual(entry["support"], "supported")
+        document = self.explain("--problem", problem, "--metadata", '{"kv_cache_dtype": "fp8"}')
+        self.assertEqual(document["entries"][0]["support"], "unsupported")
+        self.fail_with(USAGE, "--metadata is about one call", "explain", "--metadata", "{}")
+        self.fail_with(
+            USAGE, "protected_kv_prefix", "explain", "--problem", problem, "--metadata", '{"protected_kv_prefix": 9}'
+        )
+
+    def test_the_threshold_of_a_calibrated_layer(self):
+        config = '{"default": {"backend": "TRTLLM_ATTN", "skip_softmax": {"target_sparsity": 0.5}}}'
+        device = ["--device", "b200", "--facts", "trtllm=1,flashinfer=0.6.18", "--problem", "bf16 b1 h2 s4096 d128"]
+        calibration = self.folder / "config.json"
+        calibration.write_text(
+            """{"num_layers": 40, "sparse_attention_config": {"config_groups": {"group_0": {
+               "algorithm": "skip_softmax", "ignore": ["blocks.0.attn1"],
+               "threshold_scale_factor": {"formula": "a * exp(b * target_sparsity)",
+                                          "coefficients": {"a": 1443.5, "b": 4.304}}}}}}"""
+        )
+        common = ["--config", config, *device]
+        (entry,) = self.explain(*common, code=UNSUPPORTED)["entries"]
+        self.assertEqual(entry["reasons"][0]["field"], "skip_softmax.target_sparsity")
+        self.assertEqual(entry["skip_softmax"]["state"], "uncalibrated")
+        layer = ["--calibration", calibration, "--layer-name"]
+        (entry,) = self.explain(*common, *layer, "blocks.7.attn1", code=0)["entries"]
+        factor = 1443.5 * math.exp(4.304 * 0.5)
+        self.assertEqual(entry["skip_softmax"]["state"], "skips")
+        self.assertAlmostEqual(entry["skip_softmax"]["factor"], factor, places=6)
+        self.assertAlmostEqual(entry["skip_softmax"]["threshold"], factor / 4096, places=9)
+        self.assertTrue(entry["lossy"])
+        table = self.succeed("explain", *common, *layer, "blocks.7.attn1").out
+        self.assertIn("default: skip_softmax skips, factor ", table)
+        (entry,) = self.explain(*common, *layer, "transformer.blocks.0.attn1", code=0)["entries"]
+        self.assertEqual(entry["skip_softmax"]["ignored_by"], "blocks.0.attn1")
+        self.assertFalse(entry["lossy"])
+        self.fail_with(USAGE, "--calibration and --layer-name go together", "explain", *common, "--calibration", "{}")
+        self.fail_with(
+            USAGE, "calibration: the top level: holds no sparse_attention_config", "explain", *common, *layer[:1], "{}",
+            "--layer-name", "x",
+        )
+
+    def test_files_are_called_by_what_they_are(self):
+        length = ["--steps", 2, "--layers", 2]
+        self.fail_with(USAGE, "schedule file 'no.json'", "explain", "--schedule", "no.json", *length)
+        self.fail_with(
+            USAGE, "request file 'no.json'", "explain", "--schedule", "{}", "--request", "no.json", *length
+        )
+        self.fail_with(USAGE, "config file 'no.json'", "explain", "--config", "no.json")
 
     def test_without_role_the_default_and_every_role(self):
         document = self.explain(

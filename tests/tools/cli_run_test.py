@@ -132,6 +132,35 @@ class RunTest(CliTest):
         document = self.run_json("--input", path, "--prefix", "a.", "--expect", "wanted")
         self.assertEqual(document["compare"]["tensor"], "wanted")
 
+    def test_metadata(self):
+        path = self.uniform()
+        self.assert_values([1.5] * 3, "--input", path, "--metadata", '{"valid_kv_length": 4}')
+        stated = self.folder / "metadata.json"
+        stated.write_text('{"full_attn_spans": [[5, 6]]}')
+        self.assert_values([2.5, 3.0, 3.5], "--input", path, "--metadata", stated)
+        document = self.run_json("--input", path, "--metadata", '{"packed_padding": {"q_length": 2, "kv_length": 4}}')
+        self.assertEqual(document["receipt"]["backend"], "FLASH_ATTN")
+        self.fail_with(
+            USAGE, "metadata: valid_length: unknown key", "run", "--input", path, "--metadata", '{"valid_length": 4}'
+        )
+        error = self.fail_with(
+            USAGE, "valid_kv_length", "run", "--input", path, "--metadata", '{"valid_kv_length": 9}'
+        )
+        self.assertEqual(error["reasons"][0]["accepted"], "0..8")
+        error = self.fail_with(
+            UNSUPPORTED, "kv_cache_dtype", "run", "--input", path, "--metadata", '{"kv_cache_dtype": "fp8"}'
+        )
+        self.assertEqual(error["reasons"][0]["field"], "kv_cache_dtype")
+        self.fail_with(
+            USAGE,
+            "metadata file 'nowhere.json': there is no such file",
+            "run",
+            "--input",
+            path,
+            "--metadata",
+            "nowhere.json",
+        )
+
     def test_output_file(self):
         tensors = self.output_of("--input", self.uniform(), "--lse")
         self.assertEqual(set(tensors), {"out", "lse"})

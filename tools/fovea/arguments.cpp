@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fovea/calibration.hpp"
 #include "fovea/libraries.hpp"
 #include "src/core/text.hpp"
 #include "src/cuda_device/device.hpp"
@@ -80,14 +81,47 @@ void ScheduleArguments::declare(Flags& flags) {
 Result<std::optional<AttentionSchedule>> ScheduleArguments::build() const {
   if (request && !schedule) return usage_error("--request changes a schedule; give --schedule too");
   if (!schedule) return std::optional<AttentionSchedule>();
-  FOVEA_TRY(const std::string text, read_config_argument(*schedule));
+  FOVEA_TRY(const std::string text, read_config_argument(*schedule, "schedule"));
   FOVEA_TRY(AttentionSchedule parsed, parse_schedule(text));
   if (request) {
-    FOVEA_TRY(const std::string change, read_config_argument(*request));
+    FOVEA_TRY(const std::string change, read_config_argument(*request, "request"));
     FOVEA_TRY(const ScheduleRequest changes, parse_schedule_request(change));
     FOVEA_TRY(parsed, apply(parsed, changes));
   }
   return std::optional<AttentionSchedule>(std::move(parsed));
+}
+
+void CalibrationArguments::declare(Flags& flags) {
+  flags.add("--calibration", "FILE|JSON", &calibration,
+            "A checkpoint's config.json, for skip_softmax.target_sparsity");
+  flags.add("--layer-name", "NAME", &layer,
+            "The layer's name in the checkpoint, e.g. transformer.blocks.5.attn1");
+}
+
+Status CalibrationArguments::apply(AttentionConfig& config,
+                                   std::optional<AttentionSchedule>& schedule) const {
+  if (!calibration && !layer) return {};
+  if (!calibration || !layer)
+    return usage_error("--calibration and --layer-name go together: layers differ in it");
+  FOVEA_TRY(const std::string text, read_config_argument(*calibration, "calibration"));
+  FOVEA_TRY(const SkipSoftmaxCalibration parsed, parse_calibration(text));
+  config = calibrate(std::move(config), parsed, *layer);
+  if (!schedule) return {};
+  for (auto& [name, profile] : schedule->profiles)
+    profile = calibrate(std::move(profile), parsed, *layer);
+  return {};
+}
+
+void MetadataArguments::declare(Flags& flags) {
+  flags.add("--metadata", "FILE|JSON", &metadata,
+            "What is known of the masks and lengths of the call (docs/metadata.md)");
+}
+
+Result<std::optional<AttentionMetadata>> MetadataArguments::build() const {
+  if (!metadata) return std::optional<AttentionMetadata>();
+  FOVEA_TRY(const std::string text, read_config_argument(*metadata, "metadata"));
+  FOVEA_TRY(AttentionMetadata parsed, parse_metadata(text));
+  return std::optional<AttentionMetadata>(std::move(parsed));
 }
 
 void FactsArguments::declare(Flags& flags) {

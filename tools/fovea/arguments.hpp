@@ -10,6 +10,7 @@
 #include "fovea/device_facts.hpp"
 #include "fovea/error.hpp"
 #include "fovea/executor.hpp"
+#include "fovea/metadata.hpp"
 #include "fovea/problem.hpp"
 #include "fovea/schedule.hpp"
 #include "tools/fovea/flags.hpp"
@@ -34,6 +35,25 @@ struct ScheduleArguments {
   void declare(Flags& flags);
   // Validated; nothing without --schedule.
   Result<std::optional<AttentionSchedule>> build() const;
+};
+
+// --calibration and --layer-name: what a checkpoint says of the sparsity of one layer.
+struct CalibrationArguments {
+  std::optional<std::string> calibration;
+  std::optional<std::string> layer;
+
+  void declare(Flags& flags);
+  // Fills it into the entries that ask for a target_sparsity; does nothing without the flags.
+  Status apply(AttentionConfig& config, std::optional<AttentionSchedule>& schedule) const;
+};
+
+// --metadata: what is stated about the masks and lengths of a call.
+struct MetadataArguments {
+  std::optional<std::string> metadata;
+
+  void declare(Flags& flags);
+  // Nothing without the flag.
+  Result<std::optional<AttentionMetadata>> build() const;
 };
 
 // --platform, --facts and --device PRESET|cuda[:N]: the device to judge for, this machine's CPU by

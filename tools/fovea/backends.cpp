@@ -18,6 +18,18 @@ std::string why_not(const BackendReport& row) {
   return row.report.reasons.empty() ? row.availability.cause : sentence(row.report.reasons);
 }
 
+// What the policy says, and whether this binary holds the kernel that would run.
+Availability availability_of(const BackendReport& row, const Platform& platform) {
+  Availability result = current_availability(row.backend, platform);
+  const bool runs = result.state == Availability::State::available &&
+                    row.report.support != SupportStatus::unsupported;
+  if (runs && !row.report.built) {
+    result.state = Availability::State::not_built;
+    result.cause = "this binary lacks the kernel; rebuild with ./dev build --cuda auto";
+  }
+  return result;
+}
+
 Table table_of(const BackendsReport& report) {
   Table table{{"backend", "availability", "support", "built", "provider", "path", "platforms",
                "why not", "install"},
@@ -100,7 +112,7 @@ class BackendsVerb : public Verb {
       row.backend = backend;
       row.platforms = platforms_of(backend);
       row.report = std::move(explanation.entries.front().report);
-      row.availability = current_availability(backend, *platform);
+      row.availability = availability_of(row, *platform);
       report.backends.push_back(std::move(row));
     }
     const Terminal& terminal = invocation.terminal;

@@ -62,6 +62,20 @@ Table entries_table(const Explanation& explanation) {
   return table;
 }
 
+// The threshold below which key tiles are skipped, and when they are not.
+std::string skip_line(const ExplainEntry& entry) {
+  const SkipDecision& skip = *entry.skip;
+  std::string line = text::concat("skip_softmax ", name(skip.state));
+  if (!entry.skip_ignored_by.empty())
+    line += text::concat(" (pattern ", text::quote(entry.skip_ignored_by), ")");
+  if (skip.factor) line += text::concat(", factor ", text::format_number(*skip.factor));
+  if (skip.threshold) line += text::concat(", threshold ", text::format_number(*skip.threshold));
+  if (skip.factor && !skip.threshold) line += " divided by the number of keys";
+  const double gate = entry.spec->skip_softmax->disabled_until_timestep;
+  if (gate > 0) line += text::concat("; dense above timestep ", text::format_number(gate));
+  return line;
+}
+
 // What was passed over and why, what is not verified, and how much of a run is sparse; every line
 // once.
 std::string trails(const Explanation& explanation, const Terminal& terminal) {
@@ -78,6 +92,7 @@ std::string trails(const Explanation& explanation, const Terminal& terminal) {
           device_class(explanation.facts), ". To make one: ",
           validation_command(entry.report.backend, entry.report.path, explanation.facts)));
     }
+    if (entry.skip) add(text::concat(entry.role, ": ", skip_line(entry)));
     if (entry.sparse) {
       add(text::concat(entry.role, ": sparse on ", entry.sparse->on, " of ", entry.sparse->of,
                        " steps x layers"));
@@ -134,14 +149,17 @@ class ExplainVerb : public Verb {
     flags.add("--steps", "N", &steps_, "Denoising steps of the run (those of the model)");
     flags.add("--layers", "N", &layers_, "Layers that have the role (those of the model)");
     schedule_.declare(flags);
+    calibration_.declare(flags);
+    metadata_.declare(flags);
     flags.add("--sigmas", "X,...", &sigmas_, "Noise level of every step, for sigma windows");
   }
 
   Result<ExitCode> execute(const Invocation& invocation) override {
-    FOVEA_TRY(const AttentionConfig config, config_.build(invocation.config_flags));
+    FOVEA_TRY(AttentionConfig config, config_.build(invocation.config_flags));
+    FOVEA_TRY(std::optional<AttentionSchedule> schedule, schedule_.build());
+    FOVEA_CHECK(calibration_.apply(config, schedule));
     FOVEA_TRY(FactsArguments::Judged judged, facts_.read());
-    FOVEA_TRY(const std::optional<AttentionSchedule> schedule, schedule_.build());
-    FOVEA_TRY(const Asked asked, make_queries(config));
+    FOVEA_TRY(Asked asked, make_queries(config));
     if (schedule && asked.lengths.empty()) {
       return usage_error("--schedule needs --steps and --layers, or --model, to be laid out");
     }
@@ -149,6 +167,7 @@ class ExplainVerb : public Verb {
     context.facts = judged.facts;
     context.local = judged.local;
     context.device = judged.where;
+    FOVEA_CHECK(state_metadata(asked, context));
     std::shared_ptr<const Platform> platform = make_platform(std::move(judged.facts));
     Explanation explanation;
     if (asked.lengths.empty()) {
@@ -224,6 +243,19 @@ class ExplainVerb : public Verb {
     return asked;
   }
 
+  // Puts the normal form of the call that --metadata makes of --problem in its place.
+  Status state_metadata(Asked& asked, ExecutionContext& context) const {
+    FOVEA_TRY(const std::optional<AttentionMetadata> metadata, metadata_.build());
+    if (!metadata) return {};
+    if (!problem_) return usage_error("--metadata is about one call; give --problem too");
+    for (ExplainQuery& query : asked.queries) {
+      FOVEA_TRY(NormalForm form, normalise(*query.problem, *metadata));
+      describe_context(form, *metadata, context);
+      query.problem = std::move(form.problem);
+    }
+    return {};
+  }
+
   // One query per attention call of the model.
   Result<Asked> model_queries(ExplainQuery query, DType dtype,
                               const std::vector<double>& sigmas) const {
@@ -277,6 +309,8 @@ class ExplainVerb : public Verb {
   ConfigArguments config_;
   FactsArguments facts_;
   ScheduleArguments schedule_;
+  CalibrationArguments calibration_;
+  MetadataArguments metadata_;
   std::optional<std::string> model_, size_, problem_, role_, dtype_, sigmas_;
   std::string category_;
   std::optional<int64_t> frames_, head_dim_, steps_, layers_;

@@ -34,6 +34,7 @@ class RunVerb : public Verb {
     flags.add("--causal", "", &causal_, "Hide the keys after each query");
     flags.add("--window", "LEFT,RIGHT", &window_, "Keys seen before and after; -1 is unbounded");
     flags.add("--scale", "X", &scale_, "Factor of the scores (1/sqrt of the head size)");
+    metadata_.declare(flags);
     device_.declare(flags);
     flags.add("--lse", "", &lse_, "Also compute the log-sum-exp");
     flags.add("--repeat", "N", &repeat_, "Timed runs (5)");
@@ -59,6 +60,8 @@ class RunVerb : public Verb {
     FOVEA_TRY(run.tensors, attention_inputs(file, input_, prefix_));
     FOVEA_TRY(const CallOptions options, call_options(run.tensors));
     run.options = with_config(options, config, layer_);
+    FOVEA_TRY(const std::optional<AttentionMetadata> metadata, metadata_.build());
+    if (metadata) run.options.metadata = &*metadata;
     std::optional<FoundTensor> expected;
     std::optional<FoundTensor> expected_lse;
     if (expect_) {
@@ -173,6 +176,7 @@ class RunVerb : public Verb {
   std::string prefix_;
   ConfigArguments config_;
   LayerOptions layer_;
+  MetadataArguments metadata_;
   DeviceArguments device_;
   std::optional<std::string> layout_, window_, expect_, expect_lse_, output_;
   std::optional<double> scale_, tolerance_;

@@ -10,6 +10,7 @@
 #include "src/backends/package/kernels.hpp"
 #include "src/backends/package/paths.hpp"
 #include "src/backends/run_tensors.hpp"
+#include "src/core/text.hpp"
 
 namespace fovea::backends {
 namespace {
@@ -45,11 +46,14 @@ TensorView rows_view(const TensorView& mask, int64_t rows) noexcept {
 class PackagePlan final : public Plan {
  public:
   PackagePlan(std::shared_ptr<const PackageKernel> kernel, const PathRow& row, Problem problem,
-              bool host_documents, Receipt receipt)
+              const AttentionSpec* spec, const ExecutionContext& context, Receipt receipt)
       : kernel_(std::move(kernel)),
         row_(row),
         problem_(std::move(problem)),
-        host_documents_(host_documents),
+        spec_(spec == nullptr ? std::nullopt : std::optional(*spec)),
+        host_documents_(context.host_documents),
+        protected_kv_prefix_(context.protected_kv_prefix),
+        laser_input_scale_(context.laser_input_scale),
         receipt_(std::move(receipt)) {}
 
   size_t workspace_bytes() const noexcept override { return 0; }
@@ -70,7 +74,8 @@ class PackagePlan final : public Plan {
       t.k.shape[0] = t.v.shape[0] = static_cast<const int32_t*>(t.cu_seqlens_kv.data)[1];
     }
     try {
-      return kernel_->run({row_.path, problem_, t, valid_queries, stream, receipt_.backend});
+      return kernel_->run({row_.path, problem_, t, spec_ ? &*spec_ : nullptr, valid_queries,
+                           protected_kv_prefix_, laser_input_scale_, stream, receipt_.backend});
     } catch (...) {
       return Error{ErrorCode::device_error,
                    "the kernel of package " + kernel_->package + " threw an exception",
@@ -82,7 +87,10 @@ class PackagePlan final : public Plan {
   std::shared_ptr<const PackageKernel> kernel_;
   const PathRow& row_;
   Problem problem_;
+  std::optional<AttentionSpec> spec_;
   bool host_documents_;
+  int64_t protected_kv_prefix_;
+  std::optional<double> laser_input_scale_;
   Receipt receipt_;
 };
 
@@ -109,8 +117,12 @@ class PackageBackend final : public Backend {
     r.built = bound();
     r.lossy = package_kernel(backend, context.facts.platform()).lossy;
     refuse(r, row, s, problem, spec, context);
+    if (skips_tiles(backend))
+      apply_provider(r, spec);
+    else
+      apply_spec(r, spec);
+    r.lossy = r.lossy || loses_tiles(backend, spec);
     if (r.reasons.empty()) judge(r, row, backend, context);
-    apply_spec(r, spec);
     return r;
   }
 
@@ -129,7 +141,7 @@ class PackageBackend final : public Backend {
     receipt.compilation_mode = r.compilation_mode;
     return std::unique_ptr<Plan>(
         std::make_unique<PackagePlan>(kernel_, find_path(paths_, surroundings(problem, context)),
-                                      problem, context.host_documents, std::move(receipt)));
+                                      problem, spec, context, std::move(receipt)));
   }
 
  private:
@@ -161,6 +173,11 @@ class PackageBackend final : public Backend {
     if (spec != nullptr)
       for (Reason& reason : option_refusals(*spec, context.facts))
         r.reasons.push_back(std::move(reason));
+    if (context.laser_input_scale && row.path != "package" && !s.laser)
+      r.reasons.push_back({ReasonCode::metadata, "laser_input_scale",
+                           text::format_number(*context.laser_input_scale), "none",
+                           "only Ascend laser attention reads it; leave it out"});
+    refuse_parallel(r, context);
     if (!context.prepared.empty() && row.path != "package")
       r.reasons.push_back({ReasonCode::prepared, "prepared tensors", context.prepared, "none",
                            "drop them or choose a backend that reads them"});
@@ -177,6 +194,20 @@ class PackageBackend final : public Backend {
     if (context.local && !bound())
       r.reasons.push_back({ReasonCode::not_registered, "provider", r.provider, "a bound kernel",
                            "bind the package's kernel with bind_package"});
+  }
+
+  // Forms of parallel attention that a package's kernel would get wrong in silence.
+  static void refuse_parallel(ExecutionPathResult& r, const ExecutionContext& context) {
+    const ParallelStrategy strategy = context.parallel_strategy;
+    const bool rotates =
+        strategy == ParallelStrategy::ring || strategy == ParallelStrategy::hybrid_ulysses_ring;
+    const bool gathers = strategy == ParallelStrategy::allgather_kv;
+    if (r.backend == backend::TRTLLM_ATTN && (rotates || gathers))
+      r.reasons.push_back({ReasonCode::parallel, "parallel strategy", std::string(name(strategy)),
+                           "none, ulysses", "use ulysses or choose FLASH_ATTN"});
+    if (rotates && !context.kv_cache_dtype.empty())
+      r.reasons.push_back({ReasonCode::parallel, "kv_cache_dtype", context.kv_cache_dtype,
+                           "none under a ring", "keep keys and values in their own type"});
   }
 
   // Supported needs a kernel that says which head sizes it takes, and the record of its validation.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fovea/calibration.hpp"
 #include "fovea/platform.hpp"
 #include "src/core/text.hpp"
 
@@ -75,6 +76,14 @@ Instance package_kernel(BackendName backend, PlatformId platform) {
   return row;
 }
 
+bool skips_tiles(BackendName backend) noexcept { return backend == backend::TRTLLM_ATTN; }
+
+bool loses_tiles(BackendName backend, const AttentionSpec* spec) noexcept {
+  if (!skips_tiles(backend) || spec == nullptr || !spec->skip_softmax) return false;
+  const SkipState state = decide_skip(*spec->skip_softmax, 0, std::nullopt).state;
+  return state == SkipState::skips || state == SkipState::unknown_timestep;
+}
+
 std::vector<Reason> option_refusals(const AttentionSpec& spec, const DeviceFacts& facts) {
   std::vector<Reason> reasons;
   if (spec.aiter_quant) {
@@ -84,11 +93,13 @@ std::vector<Reason> option_refusals(const AttentionSpec& spec, const DeviceFacts
       reasons.push_back({ReasonCode::option_value, "aiter_quant.format", format,
                          text::join(formats), "choose a format of this device"});
   }
-  if (spec.skip_softmax && spec.skip_softmax->target_sparsity)
+  if (spec.skip_softmax &&
+      decide_skip(*spec.skip_softmax, 0, std::nullopt).state == SkipState::uncalibrated)
     reasons.push_back({ReasonCode::option_value, "skip_softmax.target_sparsity",
                        text::format_number(*spec.skip_softmax->target_sparsity),
-                       "threshold, as long as no calibration of the checkpoint is known",
-                       "set threshold instead"});
+                       "a checkpoint's calibration of this layer",
+                       "give the layer its name and the transformer's config.json as calibration, "
+                       "or set threshold instead"});
   return reasons;
 }
 

@@ -15,6 +15,11 @@ namespace fovea::backends {
 // used.
 Instance package_kernel(BackendName backend, PlatformId platform);
 
+// Whether the kernels have a variant that skips tiles, and whether it leaves some out under this
+// entry.
+bool skips_tiles(BackendName backend) noexcept;
+bool loses_tiles(BackendName backend, const AttentionSpec* spec) noexcept;
+
 // What the kernels cannot honour of an entry's options on this device.
 std::vector<Reason> option_refusals(const AttentionSpec& spec, const DeviceFacts& facts);
 

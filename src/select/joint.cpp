@@ -1,0 +1,139 @@
+#include "fovea/joint.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "src/core/text.hpp"
+
+namespace fovea {
+namespace {
+
+using text::concat;
+
+size_t sequence_axis(Layout layout) noexcept { return layout == Layout::bhsd ? 2 : 1; }
+
+Error misfit(std::string_view name, const TensorView& got, const TensorView& other) {
+  return {ErrorCode::invalid_tensor,
+          concat("joint ", name, ' ', to_string(got), " does not fit ", name, ' ', to_string(other),
+                 ": type, device and every axis but the sequence are the same"),
+          {}};
+}
+
+Error unsupported(ReasonCode code, std::string field, std::string got, std::string accepted,
+                  std::string remedy) {
+  Reason reason{code, std::move(field), std::move(got), std::move(accepted), std::move(remedy)};
+  return {ErrorCode::unsupported, concat("joint attention: ", sentence(reason)), {reason}};
+}
+
+Status check_pair(std::string_view name, const TensorView& own, const TensorView& joint,
+                  Layout layout) {
+  if (!own.present() || !joint.present())
+    return Error{ErrorCode::invalid_tensor,
+                 concat(own.present() ? "joint " : "", name,
+                        " is missing; joint attention takes q, k and v of both streams"),
+                 {}};
+  const size_t seq = sequence_axis(layout);
+  bool fits =
+      own.rank == 4 && joint.rank == 4 && own.dtype == joint.dtype && own.device == joint.device;
+  for (size_t axis = 0; fits && axis < 4; ++axis)
+    fits = axis == seq || own.shape[axis] == joint.shape[axis];
+  if (!fits) return misfit(name, joint, own);
+  return {};
+}
+
+// `from`, whose rows are contiguous, as the tokens of `to` from `first` on.
+void place(const TensorView& from, const TensorView& to, size_t seq, int64_t first) {
+  const auto size = static_cast<int64_t>(size_bytes(from.dtype));
+  const auto row = static_cast<size_t>(from.shape[3] * size);
+  const auto* source = static_cast<const char*>(from.data);
+  auto* target = static_cast<char*>(to.data) + first * to.stride[seq] * size;
+  for (int64_t a = 0; a < from.shape[0]; ++a)
+    for (int64_t b = 0; b < from.shape[1]; ++b)
+      for (int64_t c = 0; c < from.shape[2]; ++c)
+        std::memcpy(target + (a * to.stride[0] + b * to.stride[1] + c * to.stride[2]) * size,
+                    source + (a * from.stride[0] + b * from.stride[1] + c * from.stride[2]) * size,
+                    row);
+}
+
+Result<OwnedTensor> join(const TensorView& own, const TensorView& joint, Layout layout,
+                         JointStrategy strategy) {
+  const size_t seq = sequence_axis(layout);
+  std::array<int64_t, 4> shape{};
+  std::copy_n(own.shape.begin(), 4, shape.begin());
+  shape[seq] += joint.shape[seq];
+  FOVEA_TRY(OwnedTensor all, OwnedTensor::allocate(own.dtype, shape));
+  const bool front = strategy == JointStrategy::front;
+  place(joint, all.view(), seq, front ? 0 : own.shape[seq]);
+  place(own, all.view(), seq, front ? joint.shape[seq] : 0);
+  return Result<OwnedTensor>(std::move(all));
+}
+
+// Tokens first .. first + count - 1 of an output.
+TensorView part(TensorView out, size_t seq, int64_t first, int64_t count) noexcept {
+  const auto offset = first * out.stride[seq] * static_cast<int64_t>(size_bytes(out.dtype));
+  out.data = static_cast<char*>(out.data) + offset;
+  out.shape[seq] = count;
+  return out;
+}
+
+}  // namespace
+
+std::string_view name(JointStrategy strategy) noexcept {
+  switch (strategy) {
+    case JointStrategy::front:
+      return "front";
+    case JointStrategy::rear:
+      return "rear";
+  }
+  return "unknown";
+}
+
+Result<JointResult> attend_jointly(const Attention& layer, const AttentionTensors& tensors,
+                                   const JointTensors& joint, const CallOptions& options) {
+  const Layout layout = options.input_layout;
+  if (layout == Layout::packed)
+    return unsupported(ReasonCode::packed, "layout", "packed", "bshd, bhsd",
+                       "put the joint tokens into the documents");
+  FOVEA_CHECK(check_pair("q", tensors.q, joint.q, layout));
+  FOVEA_CHECK(check_pair("k", tensors.k, joint.k, layout));
+  FOVEA_CHECK(check_pair("v", tensors.v, joint.v, layout));
+  if (tensors.q.device.type != DeviceType::cpu)
+    return unsupported(ReasonCode::platform, "device", to_string(tensors.q.device), "cpu",
+                       "join the tensors on the device before the call");
+  // What keeps each stream from being a call keeps them from being joined.
+  AttentionTensors own, other;
+  own.q = tensors.q, own.k = tensors.k, own.v = tensors.v;
+  other.q = joint.q, other.k = joint.k, other.v = joint.v;
+  CallOptions shape_only;
+  shape_only.input_layout = layout;
+  FOVEA_CHECK(describe(own, shape_only));
+  FOVEA_CHECK(describe(other, shape_only));
+
+  FOVEA_TRY(const OwnedTensor q, join(tensors.q, joint.q, layout, joint.strategy));
+  FOVEA_TRY(const OwnedTensor k, join(tensors.k, joint.k, layout, joint.strategy));
+  FOVEA_TRY(const OwnedTensor v, join(tensors.v, joint.v, layout, joint.strategy));
+  AttentionTensors all = tensors;
+  all.q = q.view();
+  all.k = k.view();
+  all.v = v.view();
+  FOVEA_TRY(AttentionResult ran, layer(all, options));
+
+  const size_t seq = sequence_axis(options.output_layout.value_or(layout));
+  const size_t in = sequence_axis(layout);
+  const int64_t count = tensors.q.shape[in], joint_count = joint.q.shape[in];
+  const bool front = joint.strategy == JointStrategy::front;
+  JointResult result;
+  result.tokens = part(ran.out.view(), seq, front ? joint_count : 0, count);
+  result.joint = part(ran.out.view(), seq, front ? 0 : count, joint_count);
+  auto receipt = std::make_shared<Receipt>(*ran.receipt);
+  for (const char* name : {"q", "k", "v"}) receipt->copies.emplace_back(name);
+  result.receipt = std::move(receipt);
+  result.out = std::move(ran.out);
+  result.lse = std::move(ran.lse);
+  return Result<JointResult>(std::move(result));
+}
+
+}  // namespace fovea
