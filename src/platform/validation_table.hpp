@@ -9,6 +9,7 @@
 namespace fovea::validation {
 
 inline constexpr ValidationRecord kRows[] = {
+    {"cuda.cudnn-sm_90.json", "cuda.cudnn", "cuda", "sm_90", "2026-11-30", false, true, false},
     {"cuda.flash_sm80-sm_90.json", "cuda.flash_sm80", "cuda", "sm_90", "2026-11-30", true, true, true},
     {"cuda.flash_sm90-sm_90.json", "cuda.flash_sm90", "cuda", "sm_90", "2026-11-30", true, true, true},
     {"cuda.sdpa-sm_90.json", "cuda.sdpa", "cuda", "sm_90", "2026-11-30", true, true, true},

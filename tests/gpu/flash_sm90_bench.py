@@ -2,9 +2,10 @@
 
 flash_sm90_bench.py LIBRARY [--shapes B:H:Sq:Skv:D[:kind],...] [--rounds N] [--slice SECONDS] [--other NAME=FILE ...]
 kind: f16, float (float32 output), causal, pad (key lengths: item 0 full, others 0.7164 of it), keys (hides keys
-11-63 of every row), bnN (block of N keys), listP (random block lists, P percent of 128 x 128 blocks), bandW (a band
-of W percent and the first block); lists: TFLOP/s per kept block. Libraries given with --other have the study's
-entry points attn_fwd, attn_workspace and attn_head_dim.
+11-63 of every row), bnN (block of N keys), listP (random block lists, P percent of the blocks), bandW (a band of W
+percent and the first block); lists: TFLOP/s per kept block, of bq64 or 128 queries x bk64 or 128 keys. topkP: the
+selection of blocks alone at sparsity P percent, in microseconds beside reading q and k at 4 TB/s. Libraries given
+with --other have the study's entry points attn_fwd, attn_workspace and attn_head_dim.
 """
 import argparse, ctypes as C, random, statistics, time
 import torch, torch.nn.functional as F
@@ -19,8 +20,15 @@ class Call(C.Structure):
                                           "kv_lengths", "key_mask", "counts", "indices")]
                 + [(n, C.c_int) for n in ("batch", "heads", "heads_kv", "seq_q", "seq_kv", "head_dim", "dim_v",
                                           "multiprocessors", "f16", "band", "left", "right", "out_float", "block_kv")]
-                + [("scale", C.c_float), ("padding", C.c_int)]
+                + [("scale", C.c_float), ("list_block_q", C.c_int), ("list_block_kv", C.c_int), ("padding", C.c_int)]
                 + [(f"{t}_{s}", C.c_longlong) for t in "qkvo" for s in ("batch", "row", "head")])
+
+
+class Topk(C.Structure):
+    _fields_ = ([(n, C.c_void_p) for n in ("q", "k", "workspace", "stream")]
+                + [(n, C.c_int) for n in ("batch", "heads", "heads_kv", "seq_q", "seq_kv", "head_dim", "f16", "block")]
+                + [("sparsity", C.c_double), ("scale", C.c_float), ("padding", C.c_int)]
+                + [(f"{t}_{s}", C.c_longlong) for t in "qk" for s in ("batch", "row", "head")])
 
 
 class Study(C.Structure):
@@ -36,12 +44,14 @@ def strides(a, **tensors):
             setattr(a, f"{n}_{s}", t.stride(d))
 
 
-def ours(lib, q, k, v, o, lse, block_kv=0, lengths=None, mask=None, causal=False, lists=None):
+def ours(lib, q, k, v, o, lse, block_kv=0, lengths=None, mask=None, causal=False, lists=None,
+         blocks=(128, 128)):
     a = Call(q=q.data_ptr(), k=k.data_ptr(), v=v.data_ptr(), out=o.data_ptr(), lse=lse.data_ptr(),
              stream=torch.cuda.current_stream().cuda_stream, batch=q.shape[0], heads=q.shape[2], heads_kv=k.shape[2],
              seq_q=q.shape[1], seq_kv=k.shape[1], head_dim=q.shape[3], dim_v=v.shape[3], multiprocessors=SMS,
              f16=q.dtype == torch.float16, band=causal, left=-1, right=0 if causal else -1,
-             out_float=o.dtype == torch.float32, block_kv=block_kv, scale=q.shape[3] ** -0.5)
+             out_float=o.dtype == torch.float32, block_kv=block_kv, scale=q.shape[3] ** -0.5,
+             list_block_q=blocks[0], list_block_kv=blocks[1])
     if lengths is not None: a.kv_lengths = lengths.data_ptr()
     if mask is not None: a.key_mask = mask.data_ptr()
     if lists is not None: a.counts, a.indices = (t.data_ptr() for t in lists)
@@ -54,6 +64,22 @@ def ours(lib, q, k, v, o, lse, block_kv=0, lengths=None, mask=None, causal=False
     def launch(a=a, keep=(q, k, v, o, lse, work, lengths, mask, lists)):
         rc = lib.flash_sm90_call(C.byref(a), 2)
         if rc: raise RuntimeError(f"flash_sm90_call: {rc}")
+    return launch
+
+
+def selection(lib, q, k, block, sparsity):
+    a = Topk(q=q.data_ptr(), k=k.data_ptr(), stream=torch.cuda.current_stream().cuda_stream, batch=q.shape[0],
+             heads=q.shape[2], heads_kv=k.shape[2], seq_q=q.shape[1], seq_kv=k.shape[1], head_dim=q.shape[3],
+             f16=q.dtype == torch.float16, block=block, sparsity=sparsity, scale=q.shape[3] ** -0.5)
+    strides(a, q=q, k=k)
+    size = lib.block_topk_call(C.byref(a), 0)
+    if size < 0: raise RuntimeError(f"block_topk_call: {size}")
+    work = torch.full((size,), 255, dtype=torch.uint8, device=DEV)
+    a.workspace = work.data_ptr()
+
+    def launch(a=a, keep=(q, k, work)):
+        rc = lib.block_topk_call(C.byref(a), 2)
+        if rc: raise RuntimeError(f"block_topk_call: {rc}")
     return launch
 
 
@@ -90,7 +116,7 @@ def main():
     args = ap.parse_args()
     libs = {"ours": C.CDLL(args.lib)}
     for x in args.also: libs[x.split("=")[0]] = C.CDLL(x.split("=")[1])
-    for l in libs.values(): l.flash_sm90_call.restype = C.c_longlong
+    for l in libs.values(): l.flash_sm90_call.restype = l.block_topk_call.restype = C.c_longlong
     others = {}
     for x in args.other:
         l = C.CDLL(x.split("=")[1])
@@ -110,6 +136,17 @@ def main():
         dtype = torch.float16 if "f16" in kinds else torch.bfloat16
         q = torch.randn(B, Sq, H, D, device=DEV, dtype=dtype)
         k = torch.randn(B, Sk, H, D, device=DEV, dtype=dtype)
+        block_q, block_kv = 64 if "bq64" in kinds else 128, 64 if "bk64" in kinds else 128
+        chosen = next((x for x in kinds if x.startswith("topk")), None)
+        if chosen:
+            g = selection(libs["ours"], q, k, block_q, int(chosen[4:]) / 100)
+            n = max(1, int(args.slice * 1000 / timed(g, 2)))
+            us = sorted(1000 * timed(g, n) for _ in range(args.rounds))
+            read = (q.numel() + k.numel()) * 2 / 4e12 * 1e6
+            rows.append(f"{spec:34s} {statistics.median(us):.1f} us ({us[0]:.1f} to {us[-1]:.1f}), "
+                        f"reading {read:.1f} us: {statistics.median(us) / read:.2f}")
+            print(rows[-1], flush=True)
+            continue
         v = torch.randn_like(k)
         o = torch.empty(B, Sq, H, D, device=DEV, dtype=torch.float32 if "float" in kinds else dtype)
         lse = torch.empty(B, H, Sq, device=DEV)
@@ -129,7 +166,7 @@ def main():
         lists, kept = None, 1.0
         for kind in kinds:
             if not kind.startswith(("list", "band")): continue
-            n, m = -(-Sq // 128), -(-Sk // 128)
+            n, m = -(-Sq // block_q), -(-Sk // block_kv)
             if kind.startswith("list"):
                 on = torch.rand(n, m, device=DEV) < int(kind[4:]) / 100
             else:
@@ -153,7 +190,8 @@ def main():
             print(spec, "cudnn:", str(e)[:80])
         block = next((int(x[2:]) for x in kinds if x.startswith("bn")), 0)
         for n, l in libs.items():
-            try: fs[n] = ours(l, q, k, v, o, lse, block, lengths, mask, causal, lists)
+            try: fs[n] = ours(l, q, k, v, o, lse, block, lengths, mask, causal, lists,
+                                (block_q, block_kv))
             except RuntimeError as e:
                 if n == "ours": print(spec, n, e)
         if not kinds or kinds == [f"bn{block}"]:

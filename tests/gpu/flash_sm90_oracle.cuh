@@ -45,7 +45,8 @@ struct Job {
   long long mask_batch, mask_head;
   const int *cu_q, *cu_kv;     // packed
   int band, left, right;       // -1 unbounded
-  const std::uint8_t* blocks;  // block mask [batch, heads, rows / 128, seq_kv / 128] or null
+  const std::uint8_t* blocks;  // block mask [batch, heads, query blocks, key blocks] or null
+  int block_q, block_kv;
   long long blocks_batch, blocks_head, blocks_row;
   const int* rows;  // sampled rows
   int row_count;
@@ -83,8 +84,8 @@ __global__ void attention(Job j) {
     const int d = row + n - m;
     bool seen = !j.mask || j.mask[b * j.mask_batch + h * j.mask_head + c];
     if (j.blocks)
-      seen = seen &&
-             j.blocks[b * j.blocks_batch + h * j.blocks_head + row / 128 * j.blocks_row + c / 128];
+      seen = seen && j.blocks[b * j.blocks_batch + h * j.blocks_head +
+                              row / j.block_q * j.blocks_row + c / j.block_kv];
     if (j.band) seen = seen && (j.left < 0 || c >= d - j.left) && (j.right < 0 || c <= d + j.right);
     double x = 0;
     if (seen)

@@ -28,6 +28,7 @@ struct Case {
   int key_mask = 0;  // 1: random, 2: keys 11..63 hidden, 3: whole blocks hidden; +10 per head
   int list = 0;      // block list: 1 one for all, 2 per batch item and head
   int density = 0;   // of its blocks, in percent
+  int block_q = 128, block_kv = 128;
   bool band = false;
   int left = -1, right = -1;
   bool out_float = false;
@@ -116,6 +117,8 @@ Report run(const Case& c, cudaStream_t stream) {
   problem.key_mask_heads = per_head ? c.heads : 1;
   problem.band = c.band;
   problem.list = c.list != 0;
+  problem.list_block_q = c.block_q;
+  problem.list_block_kv = c.block_kv;
   problem.window_left = c.left;
   problem.window_right = c.right;
   problem.out_float = c.out_float;
@@ -206,7 +209,8 @@ Report run(const Case& c, cudaStream_t stream) {
             }
   }
   // Block lists. Key block 1 is never on (its keys are NaN), every fifth row of blocks is empty.
-  const int q_blocks = (seq_q + 127) / 128, kv_blocks = (seq_kv + 127) / 128;
+  const int q_blocks = (seq_q + c.block_q - 1) / c.block_q;
+  const int kv_blocks = (seq_kv + c.block_kv - 1) / c.block_kv;
   const int list_lines = c.list == 2 ? batch * c.heads : 1;
   std::vector<std::uint8_t> blocks;
   std::vector<int> counts, indices;
@@ -238,7 +242,7 @@ Report run(const Case& c, cudaStream_t stream) {
     a.list_index_head = a.list_count_head * kv_blocks;
     a.list_index_batch = a.list_count_batch * kv_blocks;
     for (int b = 0; b < batch; b++)
-      for (int k = 128; k < std::min(256, seq_kv); k++)
+      for (int k = c.block_kv; k < std::min(2 * c.block_kv, seq_kv); k++)
         for (int h = 0; h < c.heads_kv; h++) {
           CHECK(cudaMemcpyAsync(
               static_cast<std::uint16_t*>(a.k.data) + b * a.k.batch + k * a.k.row + h * a.k.head,
@@ -331,6 +335,8 @@ Report run(const Case& c, cudaStream_t stream) {
   job.band = c.band;
   if (c.list) {
     job.blocks = static_cast<std::uint8_t*>(bb.data);
+    job.block_q = c.block_q;
+    job.block_kv = c.block_kv;
     job.blocks_row = kv_blocks;
     job.blocks_head = c.list == 2 ? q_blocks * kv_blocks : 0;
     job.blocks_batch = job.blocks_head * c.heads;
@@ -476,31 +482,45 @@ std::vector<Case> make_cases() {
       c.key_mask = 4;
       add(c);
       if (std::max(c.head_dim, c.dim_v) <= 128) {
-        c = base("list shared", 2, 4, 2, 1000, 1400);
-        c.list = 1;
-        c.density = 40;
-        add(c);
-        c = base("list per head", 2, 6, 6, 2500, 2500);
-        c.list = 2;
-        c.density = 30;
-        add(c);
-        c = base("list growing", 2, 4, 2, 1000, 2400);
-        c.list = 2;
-        c.density = 50;
-        c.growth = 40;
-        add(c);
-        c = base("list + lengths", 3, 4, 4, 700, 1500);
-        c.list = 2;
-        c.density = 60;
-        c.lengths = {1500, 0, 700};
-        add(c);
-        c = base("list of nothing", 1, 2, 2, 300, 300);
-        c.list = 1;
-        add(c);
+        for (const int block_q : {128, 64})
+          for (const int block_kv : {128, 64}) {
+            const auto list = [&](const char* name, int kind, int density) {
+              c.name += name;
+              c.list = kind;
+              c.density = density;
+              c.block_q = block_q;
+              c.block_kv = block_kv;
+              c.name += " " + std::to_string(block_q) + "x" + std::to_string(block_kv);
+              add(c);
+            };
+            c = base("list ", 2, 4, 2, 1000, 1400);
+            list("shared", 1, 40);
+            c = base("list ", 2, 6, 6, 2500, 2500);
+            list("per head", 2, 30);
+            c = base("list ", 2, 4, 2, 1000, 2400);
+            c.growth = 40;
+            list("growing", 2, 50);
+            c = base("list ", 3, 4, 4, 700, 1500);
+            c.lengths = {1500, 0, 700};
+            list("+ lengths", 2, 60);
+            c = base("list ", 1, 2, 2, 300, 300);
+            list("of nothing", 1, 0);
+          }
       }
       c = base("causal", 1, 4, 4, 1000, 1000);
       c.band = true;
       c.right = 0;
+      add(c);
+      c = base("causal growing", 1, 4, 2, 1500, 1700);
+      c.band = true;
+      c.right = 0;
+      c.growth = 40;
+      add(c);
+      c = base("window growing", 1, 4, 2, 1500, 1700);
+      c.band = true;
+      c.left = 900;
+      c.right = 127;  // some tiles' first row sees no key of a partial block
+      c.growth = 40;
       add(c);
       c = base("causal n<m lengths", 2, 3, 3, 600, 500);
       c.band = true;
