@@ -251,7 +251,7 @@ class SwitchTest(Case):
             **os.environ,
             "DIFFUSERS_ATTN_BACKEND": "fovea",
             "LIBRARY": str(BINARY / "libfovea.so"),
-            "PYTHONPATH": f"{SOURCE / 'python'}:{SOURCE / 'tests/python'}",
+            "PYTHONPATH": os.pathsep.join([str(SOURCE / "python"), str(SOURCE / "tests/python"), *sys.path]),
         }
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -447,7 +447,9 @@ class CompileTest(Case):
         found, model, graphs = self.graphs(make, compile_it, arguments, "fovea")
         for one, other in zip(found, expected):
             self.assertLess(relative(one, other), MODEL_TOLERANCE)
-        self.assertEqual((graphs, native), (count, count))
+        # Some versions of torch compile a model's own shape arithmetic once more.
+        self.assertEqual(graphs, native)
+        self.assertIn(graphs, (count, count + 1))
         report = fovea.diffusers.report(model)
         self.assertEqual({(row["by"], row["backend"], row["calls"]) for row in report}, {("role", "FLASH_ATTN", None)})
         self.assertIn("compiled", str(report))
