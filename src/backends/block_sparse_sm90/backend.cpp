@@ -22,12 +22,16 @@ constexpr Instance row(std::string_view name, int64_t min, int64_t max) {
 constexpr Instance kInstances[] = {row("d64", 8, 64), row("d96", 8, 96), row("d128", 8, 128)};
 
 // What the kernels cannot read of lists that the name may have.
-std::optional<Reason> refusal(const ListRequest& lists) {
+std::optional<Reason> refusal(const ListRequest& lists, int64_t protected_kv_prefix) {
   const bool partial =
       lists.shape.partial || (lists.mask != nullptr && !lists.mask->partial().empty());
   if (partial)
     return Reason{ReasonCode::mask, "block_partial", "given", "none",
                   "keep whole blocks, or hide the rest of the keys by kv_lengths"};
+  // Whether lists in device memory keep the protected keys shows only in their values.
+  if (lists.source == ListSource::given && protected_kv_prefix > 0)
+    return Reason{ReasonCode::sparse, "protected_kv_prefix", std::to_string(protected_kv_prefix),
+                  "0 with block lists on the device", "pass a BlockMask, or choose block_topk"};
   return std::nullopt;
 }
 
@@ -74,7 +78,8 @@ class BlockSparseSm90Backend final : public Backend {
     for (Reason& reason : lists.reasons) refuse(std::move(reason));
     if (!lists.request) return answer;
     answer.report.density = lists.request->density;
-    if (std::optional<Reason> reason = refusal(*lists.request)) refuse(std::move(*reason));
+    if (auto reason = refusal(*lists.request, context.protected_kv_prefix))
+      refuse(std::move(*reason));
     answer.lists = std::move(lists.request);
     if (answer.choice.instance == nullptr) return answer;
     answer.kernel = flash_sm90::choose(flash_sm90_problem(problem, &answer.lists->shape));

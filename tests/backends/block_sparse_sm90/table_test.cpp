@@ -23,8 +23,10 @@ Problem problem(const std::string& text) {
 }
 
 ExecutionPathResult ask(BackendName name, const Problem& p, const AttentionSpec* spec = nullptr,
-                        std::shared_ptr<const BlockMask> mask = nullptr) {
+                        std::shared_ptr<const BlockMask> mask = nullptr,
+                        int64_t protected_kv_prefix = 0) {
   ExecutionContext context;
+  context.protected_kv_prefix = protected_kv_prefix;
   context.facts = parse_facts(PlatformId::cuda, "sm=90").value();
   context.local = false;
   context.block_mask = std::move(mask);
@@ -42,6 +44,18 @@ bool refuses(const ExecutionPathResult& report, std::string_view field) {
   return report.support == SupportStatus::unsupported &&
          std::any_of(report.reasons.begin(), report.reasons.end(),
                      [&](const Reason& reason) { return reason.field == field; });
+}
+
+// The values of lists on the device are not read; what a plan or a selection makes is known.
+TEST(BlockSparseSm90Table, ProtectedKeysNeedListsThatAreKnown) {
+  const AttentionSpec masks = with_selection("mask"), topk = with_selection("block_topk");
+  const Problem given = problem("bf16 b1 h2 s300 d64 sparse=mask(most=2)");
+  EXPECT_TRUE(
+      refuses(ask(backend::BLOCK_SPARSE_ATTN, given, &masks, nullptr, 100), "protected_kv_prefix"));
+  EXPECT_EQ(ask(backend::BLOCK_SPARSE_ATTN, given, &masks).support, SupportStatus::unmigrated);
+  EXPECT_EQ(
+      ask(backend::BLOCK_SPARSE_ATTN, problem("bf16 b1 h2 s300 d64"), &topk, nullptr, 100).support,
+      SupportStatus::unmigrated);
 }
 
 TEST(BlockSparseSm90Table, BlocksOfEitherSize) {
