@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "src/backends/tensor_ops/vector.cuh"
 #include "src/cuda_device/device_guard.hpp"
@@ -11,35 +10,69 @@ namespace {
 constexpr int kThreads = 256, kAhead = 4;  // loads of a thread on their way at once
 
 /// The usual case: heads of 8 to 256 elements, a power of two, rotated whole or not at all. A
-/// thread keeps 8 columns of a few heads of one token in registers. Rotation pairs travel unscaled
-/// through shuffles, the sum over a token through shared memory.
+/// thread keeps 8 columns of a few heads of one token in registers; where the rotation pairs the
+/// halves of a head, four of either half. The sum over a token goes through shared memory.
 constexpr int kRowHeads = 4, kMostRowThreads = 256;
 enum class Pairs { none, neighbours, halves };
 
-template <class Weight>
-__device__ __forceinline__ void load_weights(float (&w)[kVector], const void* from, int first) {
-  const auto pack = load<kVector>(static_cast<const Weight*>(from) + first);
-#pragma unroll
-  for (int e = 0; e < kVector; e++) w[e] = widen(pack.element[e]);
-}
-__device__ __forceinline__ void load_weights(float (&w)[kVector], const NormRopeJob& job,
-                                             Element type, int first) {
-  if (type == Element::f32) return load_weights<float>(w, job.weight, first);
-  if (type == Element::bf16) return load_weights<__nv_bfloat16>(w, job.weight, first);
-  load_weights<__half>(w, job.weight, first);
-}
+/// The columns of one thread: `first` and the seven behind it, or three behind it and the four of
+/// the same place in the other half.
+template <Pairs kPairs>
+struct Columns {
+  static constexpr bool kHalves = kPairs == Pairs::halves;
+  int first, half;
+  __device__ Columns(int chunk, int dim)
+      : first(chunk * (kHalves ? kVector / 2 : kVector)), half(dim / 2) {}
 
-/// The same columns in the lane `distance` away.
-template <class T>
-__device__ __forceinline__ Pack<T, kVector> partner_of(const Pack<T, kVector>& own, int distance) {
-  constexpr int kWords = sizeof(own) / sizeof(std::uint32_t);
-  std::uint32_t word[kWords];
-  memcpy(word, &own, sizeof own);
+  template <class T>
+  __device__ __forceinline__ Pack<T, kVector> read(const T* head) const {
+    Pack<T, kVector> all;
+    if constexpr (kHalves) {
+      const auto low = load<kVector / 2>(head + first);
+      const auto high = load<kVector / 2>(head + half + first);
 #pragma unroll
-  for (int i = 0; i < kWords; i++) word[i] = __shfl_xor_sync(~0u, word[i], distance);
-  Pack<T, kVector> other;
-  memcpy(&other, word, sizeof other);
-  return other;
+      for (int e = 0; e < kVector / 2; e++) {
+        all.element[e] = low.element[e];
+        all.element[kVector / 2 + e] = high.element[e];
+      }
+    } else {
+      all = load<kVector>(head + first);
+    }
+    return all;
+  }
+  template <class T>
+  __device__ __forceinline__ void write(T* head, const float (&y)[kVector]) const {
+    if constexpr (kHalves) {
+      float low[kVector / 2], high[kVector / 2];
+#pragma unroll
+      for (int e = 0; e < kVector / 2; e++) {
+        low[e] = y[e];
+        high[e] = y[kVector / 2 + e];
+      }
+      store(head + first, low);
+      store(head + half + first, high);
+    } else {
+      store(head + first, y);
+    }
+  }
+  /// Where element e finds its partner.
+  __device__ static constexpr int partner(int e) { return kHalves ? e ^ (kVector / 2) : e ^ 1; }
+  /// Its pair among those of this thread, and whether it is the upper element of it.
+  __device__ static constexpr int pair(int e) { return kHalves ? e % (kVector / 2) : e / 2; }
+  __device__ static constexpr bool upper(int e) { return kHalves ? e >= kVector / 2 : e % 2 != 0; }
+};
+
+template <Pairs kPairs>
+__device__ __forceinline__ void read_weights(float (&w)[kVector], const void* weight, Element type,
+                                             int offset, const Columns<kPairs>& columns) {
+  const auto widened = [&](auto first) {
+    const auto pack = columns.read(static_cast<const decltype(first)*>(weight) + offset);
+#pragma unroll
+    for (int e = 0; e < kVector; e++) w[e] = widen(pack.element[e]);
+  };
+  if (type == Element::f32) return widened(float{});
+  if (type == Element::bf16) return widened(__nv_bfloat16{});
+  widened(__half{});
 }
 
 template <class T, Pairs kPairs, bool kWholeToken>
@@ -47,53 +80,43 @@ __global__ void __launch_bounds__(kMostRowThreads, 3)
     norm_rope_rows_kernel(const __grid_constant__ NormRopeJob job, Element weight) {
   __shared__ float sums[kMostRowThreads / 32];
   const int chunks = job.dim / kVector, side = blockDim.x / chunks;  // heads side by side
-  const int chunk = threadIdx.x % chunks, column = chunk * kVector;
+  const int chunk = threadIdx.x % chunks;
+  const Columns<kPairs> columns(chunk, job.dim);
   const int first = blockIdx.z * side * kRowHeads + threadIdx.x / chunks;
   const int64_t s = blockIdx.x, b = blockIdx.y;
-  const T* x = static_cast<const T*>(job.x.data) + b * job.x.batch + s * job.x.seq + column;
-  T* out = static_cast<T*>(job.out.data) + b * job.out.batch + s * job.out.seq + column;
+  const T* x = static_cast<const T*>(job.x.data) + b * job.x.batch + s * job.x.seq;
+  T* out = static_cast<T*>(job.out.data) + b * job.out.batch + s * job.out.seq;
 
   Pack<T, kVector> pack[kRowHeads];
 #pragma unroll
   for (int i = 0; i < kRowHeads; i++) {
     const int head = first + i * side;
     pack[i] = Pack<T, kVector>{};
-    if (head < job.heads) pack[i] = load<kVector>(x + head * job.x.head);
+    if (head < job.heads) pack[i] = columns.read(x + head * job.x.head);
   }
 
   // out = scale * (x own + partner other): own and other hold cosine, signed sine and, if it is the
   // same for all heads, the weight.
-  const bool upper = kPairs == Pairs::halves && 2 * column >= job.dim;
-  const int across = upper ? column - job.dim / 2 : column + job.dim / 2;  // halves: the partner's
   float own[kVector], other[kVector];
 #pragma unroll
   for (int e = 0; e < kVector; e++) own[e] = 1.f, other[e] = 0.f;
-  if constexpr (kPairs == Pairs::halves) {
-    const int pair = upper ? across : column;
-    const auto c = load<kVector>(job.cos + b * job.cos_batch + s * job.cos_seq + pair);
-    const auto n = load<kVector>(job.sin + b * job.sin_batch + s * job.sin_seq + pair);
+  if constexpr (kPairs != Pairs::none) {
+    const int pair = chunk * kVector / 2;
+    const auto c = load<kVector / 2>(job.cos + b * job.cos_batch + s * job.cos_seq + pair);
+    const auto n = load<kVector / 2>(job.sin + b * job.sin_batch + s * job.sin_seq + pair);
 #pragma unroll
     for (int e = 0; e < kVector; e++) {
-      own[e] = c.element[e];
-      other[e] = upper ? n.element[e] : -n.element[e];
-    }
-  } else if constexpr (kPairs == Pairs::neighbours) {
-    const auto c = load<kVector / 2>(job.cos + b * job.cos_batch + s * job.cos_seq + column / 2);
-    const auto n = load<kVector / 2>(job.sin + b * job.sin_batch + s * job.sin_seq + column / 2);
-#pragma unroll
-    for (int e = 0; e < kVector; e++) {
-      own[e] = c.element[e / 2];
-      other[e] = e % 2 ? n.element[e / 2] : -n.element[e / 2];
+      own[e] = c.element[columns.pair(e)];
+      other[e] = columns.upper(e) ? n.element[columns.pair(e)] : -n.element[columns.pair(e)];
     }
   }
   if (!kWholeToken && job.weight) {
-    float w[kVector], v[kVector];
-    load_weights(w, job, weight, column);
-    if constexpr (kPairs == Pairs::halves) load_weights(v, job, weight, across);
+    float w[kVector];
+    read_weights(w, job.weight, weight, 0, columns);
 #pragma unroll
     for (int e = 0; e < kVector; e++) {
       own[e] *= w[e];
-      other[e] *= kPairs == Pairs::halves ? v[e] : w[e ^ 1];
+      other[e] *= w[columns.partner(e)];
     }
   }
 
@@ -127,32 +150,24 @@ __global__ void __launch_bounds__(kMostRowThreads, 3)
       for (int lanes = 1; lanes < chunks; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
       scale = rsqrtf(sum / static_cast<float>(job.dim) + job.epsilon);
     }
-    float y[kVector], p[kVector];
+    if (head >= job.heads) continue;
+    float x_w[kVector];
 #pragma unroll
-    for (int e = 0; e < kVector; e++) y[e] = widen(pack[i].element[e]);
-    if (kWholeToken && head < job.heads) {
+    for (int e = 0; e < kVector; e++) x_w[e] = widen(pack[i].element[e]);
+    if constexpr (kWholeToken) {
       float w[kVector];
-      load_weights(w, job, weight, head * job.dim + column);
+      read_weights(w, job.weight, weight, head * job.dim, columns);
 #pragma unroll
-      for (int e = 0; e < kVector; e++) y[e] *= w[e];
+      for (int e = 0; e < kVector; e++) x_w[e] *= w[e];
     }
-    if constexpr (kPairs != Pairs::halves) {
-#pragma unroll
-      for (int e = 0; e < kVector; e++) p[e] = y[e ^ 1];
-    } else if constexpr (kWholeToken) {
-#pragma unroll
-      for (int e = 0; e < kVector; e++) p[e] = __shfl_xor_sync(~0u, y[e], chunks / 2);
-    } else {
-      const Pack<T, kVector> partner = partner_of(pack[i], chunks / 2);
-#pragma unroll
-      for (int e = 0; e < kVector; e++) p[e] = widen(partner.element[e]);
-    }
+    float y[kVector];
 #pragma unroll
     for (int e = 0; e < kVector; e++) {
-      y[e] *= scale * own[e];
-      if constexpr (kPairs != Pairs::none) y[e] = fmaf(p[e], scale * other[e], y[e]);
+      y[e] = x_w[e] * (scale * own[e]);
+      if constexpr (kPairs != Pairs::none)
+        y[e] = fmaf(x_w[columns.partner(e)], scale * other[e], y[e]);
     }
-    if (head < job.heads) store(out + head * job.out.head, y);
+    columns.write(out + head * job.out.head, y);
   }
 }
 

@@ -20,9 +20,9 @@ __device__ __forceinline__ void narrow(float& to, float x) { to = x; }
 __device__ __forceinline__ void narrow(__half& to, float x) { to = __float2half_rn(x); }
 __device__ __forceinline__ void narrow(__nv_bfloat16& to, float x) { to = __float2bfloat16_rn(x); }
 
-/// Memory of kCount elements that moves in units of 16 bytes; a single element moves alone.
+/// Memory of kCount elements that moves in units of up to 16 bytes.
 template <class T, int kCount>
-struct alignas(kCount == 1 ? sizeof(T) : 16) Pack {
+struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Pack {
   T element[kCount];
 };
 
