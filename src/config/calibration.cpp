@@ -160,6 +160,9 @@ class Reader {
       }
       (positive ? out.a : out.b) = value->number;
     }
+    if (!std::isfinite(out.a * std::exp(std::max(out.b, 0.0))))
+      problems_.add(path, ReasonCode::option_value,
+                    "a*exp(b) is beyond every number; b is the logarithm of a ratio");
   }
 
   void read_share(const Value& value, const Path& path, std::optional<double>& out) {

@@ -110,6 +110,9 @@ TEST(Calibration, refuses_by_place) {
       factor(R"j({"formula": "a*exp(b*target_sparsity)", "coefficients": {"a": 0, "b": 1}})j"),
       "expected a number above 0, found 0");
   EXPECT_HAS(
+      factor(R"j({"formula": "a*exp(b*target_sparsity)", "coefficients": {"a": 9, "b": 1e300}})j"),
+      "coefficients: a*exp(b) is beyond every number");
+  EXPECT_HAS(
       factor(R"j({"formula": "a*exp(b*target_sparsity)", "coefficients": {"a": 1, "b": true}})j"),
       "expected a number, found true");
   const std::string twice = R"j({"config_groups": {"x": {"algorithm": "skip_softmax",

@@ -1,4 +1,5 @@
 set(config_sources
+    src/config/calibration.cpp
     src/config/config.cpp
     src/config/entries.cpp
     src/config/extra_fields.cpp

@@ -1,10 +1,11 @@
-// JSON texts as configurations and as schedules: accepted ones read back equal and are valid,
-// refused ones say why.
+// JSON texts as configurations, as schedules and as calibrations: accepted ones read back equal and
+// are valid, refused ones say why.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "fovea/calibration.hpp"
 #include "fovea/config.hpp"
 #include "fovea/schedule.hpp"
 #include "src/core/text.hpp"
@@ -51,6 +52,26 @@ void check_schedule(const AttentionSchedule& schedule) {
   expect(covered == 18);
 }
 
+// The input's own text is the name of a layer too, so that patterns meet every character.
+void check_calibration(const SkipSoftmaxCalibration& calibration, std::string_view input) {
+  expect(!calibration.experts.empty());
+  AttentionConfig config;
+  AttentionSpec& spec = config.default_spec.emplace();
+  spec.backend = backend::TRTLLM_ATTN;
+  spec.skip_softmax.emplace().target_sparsity = 0.5;
+  for (const auto& [transformer, expert] : calibration.experts) {
+    expect(expert.a > 0);
+    for (const std::string& layer : {transformer + ".blocks.0", std::string(input)}) {
+      const AttentionConfig filled = calibrate(config, calibration, layer);
+      expect(to_json(filled) == to_json(config));
+      const SkipDecision skip = decide_skip(*filled.default_spec->skip_softmax, 64, 0.5);
+      expect(skip.state == SkipState::skips || skip.state == SkipState::ignored_layer ||
+             skip.state == SkipState::uncalibrated);
+      expect(skip.factor.has_value() == (skip.state == SkipState::skips));
+    }
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -66,6 +87,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     check_schedule(*schedule);
   } else {
     check_error(schedule.error());
+  }
+  const auto calibration = parse_calibration(input);
+  if (calibration) {
+    check_calibration(*calibration, input);
+  } else {
+    check_error(calibration.error());
   }
   return 0;
 }

@@ -326,18 +326,19 @@ TEST(Capabilities, packages_refuse_the_parallel_forms_they_would_get_wrong) {
       {backend::FLASH_ATTN, fa4, hybrid_ulysses_ring, "fp8", "kv_cache_dtype"},
   };
   for (const Case& c : cases) {
-    AttentionConfig config;
-    AttentionSpec& spec = config.default_spec.emplace();
-    spec.backend = c.backend;
     // A ring would not skip what the configuration says.
-    if (c.backend == backend::TRTLLM_ATTN) spec.skip_softmax.emplace().threshold = 0.01;
+    const auto config = parse_config(
+        c.backend == backend::TRTLLM_ATTN
+            ? R"({"default": {"backend": "TRTLLM_ATTN", "skip_softmax": {"threshold": 0.01}}})"
+            : R"({"default": "FLASH_ATTN"})");
+    ASSERT_TRUE(config.has_value()) << config.error().message;
     ExecutionContext context;
     context.facts = parse_facts(PlatformId::cuda, c.facts).value();
     context.local = false;
     context.parallel_strategy = c.strategy;
     context.kv_cache_dtype = c.stored;
     context.paged_kv = false;
-    const Selector selector(make_platform(context.facts), config);
+    const Selector selector(make_platform(context.facts), *config);
     const auto decision = selector.decide({}, *parse_problem("bf16 b1 h2 s8 d128"), context);
     const ExecutionPathResult& r = decision->report;
     SCOPED_TRACE(testing::Message() << c.facts << ' ' << name(c.strategy) << ' ' << c.stored << ": "
