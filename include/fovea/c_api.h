@@ -251,7 +251,7 @@ FOVEA_C_API int32_t fovea_sparse_state_fix(fovea_sparse_state* state, const char
 /* 1 when this step and layer run dense. */
 FOVEA_C_API int32_t fovea_sparse_state_should_use_dense(const fovea_sparse_state* state);
 /* Why ("none" when sparse), what ("dense", "radial", "local", "block_sparse") and the name of the
- * dense backend; static storage. */
+ * dense backend; valid as long as the state. */
 FOVEA_C_API const char* fovea_sparse_state_dense_cause(const fovea_sparse_state* state);
 FOVEA_C_API const char* fovea_sparse_state_sparsity_type(const fovea_sparse_state* state);
 FOVEA_C_API const char* fovea_sparse_state_dense_backend(const fovea_sparse_state* state);

@@ -47,6 +47,7 @@ struct fovea_mask_map {
 };
 struct fovea_sparse_state {
   fovea::SparseAttentionState state;
+  std::string dense_backend;
 };
 struct fovea_block_mask {
   std::shared_ptr<const fovea::BlockMask> mask;

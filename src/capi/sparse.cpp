@@ -67,7 +67,8 @@ int32_t fovea_sparse_state_create(const fovea_config* config, const char* role,
     FOVEA_TRY(fovea::SparseAttentionState made,
               fovea::SparseAttentionState::create(*resolved.spec, map->map,
                                                   model_type == nullptr ? "wan" : model_type));
-    *state = new fovea_sparse_state{std::move(made)};
+    std::string dense = name(made.dense_backend());
+    *state = new fovea_sparse_state{std::move(made), std::move(dense)};
     return {};
   });
 }
@@ -135,7 +136,7 @@ const char* fovea_sparse_state_sparsity_type(const fovea_sparse_state* state) {
 }
 
 const char* fovea_sparse_state_dense_backend(const fovea_sparse_state* state) {
-  return state == nullptr ? "" : fovea::name(state->state.dense_backend()).data();
+  return state == nullptr ? "" : state->dense_backend.c_str();
 }
 
 int32_t fovea_sparse_state_mask(const fovea_sparse_state* state, int64_t seq_len,

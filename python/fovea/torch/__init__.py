@@ -253,6 +253,15 @@ def resolve(
     return fovea._take_json(fovea._lib().fovea_attention_resolve, layer.handle, _c.byref(call), _c.byref(around))
 
 
+def __getattr__(name):
+    # The guide's names; its attention() has arguments of its own and stays there.
+    if name in ("AttentionConfig", "AttnImplType", "SparseAttentionConfig") or name.endswith("_AVAILABLE"):
+        from . import guide
+
+        return getattr(guide, name)
+    raise AttributeError(f"module 'fovea.torch' has no attribute '{name}'")
+
+
 def receipts(key):
     """[{"problem", "receipt"}]: what was planned so far in this process for the calls of a key, in order."""
     return _keys.receipts(key)

@@ -67,8 +67,10 @@ class Metadata:
 
 
 def parse(key):
-    """The parts of a key; ArgumentError when it is none."""
+    """The parts of a key; no text is an empty configuration. ArgumentError when it is no key."""
     try:
+        if not key:
+            return {"config": {}, "role": "self", "category": None, "threads": 0}
         stated = json.loads(key)
         if set(stated) - {"platform", "facts"} == {"config", "role", "category", "threads"}:
             return stated
@@ -135,8 +137,11 @@ def sparse_state(text):
 
 
 def note_receipt(of, problem, receipt):
-    """Remembers what a layer's plan for a problem is."""
+    """Remembers what a layer's plan for a problem is; of very many the latest."""
     with _lock:
+        of.receipts.pop(problem, None)
+        if len(of.receipts) >= _MOST_KEYS:
+            del of.receipts[next(iter(of.receipts))]
         of.receipts[problem] = receipt
 
 

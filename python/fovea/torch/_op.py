@@ -186,7 +186,7 @@ def fill_call(
 
 def _cpu_workspace(size):
     # torch aligns CPU memory to 64 bytes.
-    return torch.empty(size + _WORKSPACE_ALIGNMENT, dtype=torch.uint8)
+    return torch.empty(size + _WORKSPACE_ALIGNMENT, dtype=torch.uint8, device="cpu")
 
 
 def _aligned(memory):
@@ -253,7 +253,6 @@ class _Local(threading.local):
 
 
 _local = _Local()
-_empty = torch.empty
 _current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
@@ -389,7 +388,7 @@ def _run(
         lse = q.new_empty(prepared.lse_shape, dtype=torch.float32)
         prepared.call.lse.data = lse.data_ptr()
     else:
-        lse = _empty(0) if index < 0 else q.new_empty((0,), dtype=torch.float32)
+        lse = q.new_empty((0,), dtype=torch.float32)
     if optional is not None:
         for view, tensor in zip(prepared.optional_views, optional):
             if tensor is not None:

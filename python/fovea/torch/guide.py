@@ -13,8 +13,7 @@ import enum
 import json
 
 import fovea
-from fovea.sparse import MaskMap
-from fovea.sparse import SparseAttentionState as _State
+from fovea.sparse import MaskMap, SparseAttentionState
 
 from . import attention as _attention
 from . import resolve_key
@@ -113,6 +112,17 @@ class SparseAttentionConfig:
         """The fields that are set, as a mapping."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
+    def to_json(self):
+        """The configuration that it is the sparse half of, as JSON text; what a SparseAttentionState is made from."""
+        if self.sparse_impl in (None, "none"):
+            raise fovea.ArgumentError(
+                110,
+                "invalid_config",
+                "sparse_config has no sparse_impl, so there is nothing to keep a state for (accepted: radial, local)",
+            )
+        implementation = "LOCAL_SPARSE_ATTN" if self.sparse_impl == "local" else "RADIAL_ATTN"
+        return json.dumps({"attn_impl": implementation, "sparse_config": self.stated()})
+
 
 @dataclasses.dataclass(frozen=True)
 class AttentionConfig:
@@ -165,20 +175,6 @@ class _Preference(AttentionConfig):
         stated = self._stated()
         del stated["dropout"]
         return json.dumps({"default": {**stated, "strictness": "prefer", "from_factory": True}})
-
-
-class SparseAttentionState(_State):
-    """Where one request stands in its denoising run; made from a SparseAttentionConfig."""
-
-    def __init__(self, config, mask_map, model_type="wan"):
-        if config.sparse_impl in (None, "none"):
-            raise fovea.ArgumentError(
-                110,
-                "invalid_config",
-                "sparse_config has no sparse_impl, so there is nothing to keep a state for (accepted: radial, local)",
-            )
-        implementation = "LOCAL_SPARSE_ATTN" if config.sparse_impl == "local" else "RADIAL_ATTN"
-        super().__init__({"attn_impl": implementation, "sparse_config": config.stated()}, mask_map, model_type)
 
 
 def attention(

@@ -1,28 +1,15 @@
 """Kernels of packages behind Fovea's names, with stand-ins for the packages; the real ones where they are."""
 
+import importlib
 import importlib.machinery
 import importlib.util
-import os
-import pathlib
 import sys
 import types
 import unittest
 
-SOURCE = pathlib.Path(os.environ.get("TEST_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
-BINARY = pathlib.Path(os.environ.get("TEST_BINARY_DIR", SOURCE / "build"))
-sys.path.insert(0, str(SOURCE / "python"))
+from torch_case import fovea, needs_cuda, torch
 
-import fovea  # noqa: E402
-
-fovea.load_library(BINARY / "libfovea.so")
-
-if importlib.util.find_spec("torch") is None:
-    raise unittest.SkipTest("PyTorch is not installed")
-
-import torch  # noqa: E402
-
-import fovea.torch  # noqa: E402
-from fovea.torch import providers  # noqa: E402
+from fovea.torch import providers
 
 SEED = 20260802
 HOPPER = {"sm": 90, "cuda": "13.0", "flash_attn": "2.8.3", "flash_attn_3": "3.0.0", "fa4": "4.0.0"}
@@ -335,7 +322,7 @@ class Providers(unittest.TestCase):
             self.assertEqual(providers.status("flash_attn")[0]["state"], "absent")
 
 
-@unittest.skipUnless(torch.cuda.is_available(), "no CUDA device")
+@needs_cuda
 class RealPackages(unittest.TestCase):
     def tearDown(self):
         providers.unbind()
