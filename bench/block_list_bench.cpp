@@ -88,7 +88,11 @@ void compare(simd::Isa isa, FloatType dtype, int64_t head_dim) {
     for (const double density : {0.1, 0.2, 0.4, 0.8}) {
       const Lists lists = random_lists(kSeq / block, density, 1);
       Params call = params;
-      call.blocks = {lists.counts.data(), lists.indices.data(), 0, 0, kSeq / block, block, block};
+      call.blocks = {.counts = lists.counts.data(),
+                     .indices = lists.indices.data(),
+                     .max_count = kSeq / block,
+                     .block_q = block,
+                     .block_kv = block};
       const std::function<void()> sparse = prepared(call);
       sparse();
       std::vector<double> dense_ms, sparse_ms;

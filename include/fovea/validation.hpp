@@ -8,6 +8,7 @@
 #include "fovea/backend_name.hpp"
 #include "fovea/device_facts.hpp"
 #include "fovea/error.hpp"
+#include "fovea/problem.hpp"
 
 namespace fovea {
 
@@ -18,7 +19,15 @@ struct ValidationRecord {
   std::string_view platform;
   std::string_view device_class;  // of the device it ran on
   std::string_view date;          // YYYY-MM-DD
+  // Kinds of problems beyond plain and recorded ones that passed there.
+  bool key_padding = false;
+  bool unequal_lengths = false;
+  bool packed = false;
 };
+
+// Whether every kind of the problem (key lengths or a key mask, seq_q != seq_kv, packed documents)
+// passed in the record's run. Pure; thread-safe.
+FOVEA_API bool covers(const ValidationRecord& record, const Problem& problem) noexcept;
 
 // All records. Thread-safe; static storage.
 FOVEA_API std::span<const ValidationRecord> validation_records() noexcept;

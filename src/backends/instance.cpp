@@ -218,7 +218,7 @@ Choice choose(std::span<const Instance> table, const Problem& problem,
 }
 
 ExecutionPathResult report(BackendName backend, std::string_view provider, const Choice& choice,
-                           const ExecutionContext& context) {
+                           const Problem& problem, const ExecutionContext& context) {
   ExecutionPathResult r;
   r.backend = backend;
   r.provider = provider;
@@ -236,9 +236,13 @@ ExecutionPathResult report(BackendName backend, std::string_view provider, const
   // shards or reschedules it. On an accelerator only a committed record verifies.
   const bool alone =
       context.parallel_strategy == ParallelStrategy::none && context.outer_boundaries.empty();
+  const auto on_record = [&] {
+    const ValidationRecord* record = find_validation_record(in.path, context.facts);
+    return record != nullptr && covers(*record, problem);
+  };
   const bool verified = context.facts.platform() == PlatformId::cpu
                             ? in.verified == nullptr || in.verified(context.facts)
-                            : find_validation_record(in.path, context.facts) != nullptr;
+                            : on_record();
   r.support = alone && verified ? SupportStatus::supported : SupportStatus::unmigrated;
   r.compilation_mode = alone ? in.compilation_mode : CompilationMode::eager_only;
   if (!in.built && context.local) {

@@ -101,7 +101,7 @@ Choice choose(std::span<const Instance> table, const Problem& problem,
 // The report of a choice: status, path, instance, modes. Supported on a verified row, unmigrated
 // otherwise.
 ExecutionPathResult report(BackendName name, std::string_view provider, const Choice& choice,
-                           const ExecutionContext& context);
+                           const Problem& problem, const ExecutionContext& context);
 
 // Turns a report into a refusal when `spec` (null: platform default) asks for another provider.
 void apply_provider(ExecutionPathResult& report, const AttentionSpec* spec);

@@ -61,6 +61,17 @@ Error allocation_error(int code, size_t bytes, Device device) {
   return error;
 }
 
+// Copies and fills touch pool memory, which only its own device may reach.
+int device_of(const void* memory) noexcept {
+  cudaPointerAttributes attributes{};
+  if (cudaPointerGetAttributes(&attributes, memory) == cudaSuccess &&
+      attributes.type == cudaMemoryTypeDevice)
+    return attributes.device;
+  cudaGetLastError();
+  int current = 0;
+  return cudaGetDevice(&current) == cudaSuccess ? current : 0;
+}
+
 }  // namespace
 
 Result<Memory> Memory::allocate(size_t bytes, Device device, Stream stream) {
@@ -123,6 +134,8 @@ Result<std::shared_ptr<void>> allocate_lasting(size_t bytes, Device device) {
 Status copy_to_device(void* device, const void* host, size_t bytes, Stream stream) {
   constexpr std::string_view kDoing = "copying to the device";
   if (bytes == 0) return {};
+  const DeviceGuard guard(device_of(device));
+  FOVEA_CHECK(check(guard.error(), kDoing));
   FOVEA_CHECK(
       check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, handle(stream)), kDoing));
   return check(cudaStreamSynchronize(handle(stream)), kDoing);
@@ -131,14 +144,19 @@ Status copy_to_device(void* device, const void* host, size_t bytes, Stream strea
 Status copy_to_host(void* host, const void* device, size_t bytes, Stream stream) {
   constexpr std::string_view kDoing = "copying from the device";
   if (bytes == 0) return {};
+  const DeviceGuard guard(device_of(device));
+  FOVEA_CHECK(check(guard.error(), kDoing));
   FOVEA_CHECK(
       check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, handle(stream)), kDoing));
   return check(cudaStreamSynchronize(handle(stream)), kDoing);
 }
 
 Status fill(void* device, unsigned char value, size_t bytes, Stream stream) {
+  constexpr std::string_view kDoing = "filling device memory";
   if (bytes == 0) return {};
-  return check(cudaMemsetAsync(device, value, bytes, handle(stream)), "filling device memory");
+  const DeviceGuard guard(device_of(device));
+  FOVEA_CHECK(check(guard.error(), kDoing));
+  return check(cudaMemsetAsync(device, value, bytes, handle(stream)), kDoing);
 }
 
 }  // namespace fovea::cuda

@@ -36,6 +36,13 @@ std::string device_class(const DeviceFacts& facts) {
   return std::string(name(facts.platform()));
 }
 
+bool covers(const ValidationRecord& record, const Problem& problem) noexcept {
+  const bool padded = problem.has_kv_lengths || problem.mask.kind == MaskKind::keys;
+  return (record.key_padding || !padded) &&
+         (record.unequal_lengths || problem.seq_q == problem.seq_kv) &&
+         (record.packed || problem.layout != Layout::packed);
+}
+
 const ValidationRecord* find_validation_record(std::string_view path, const DeviceFacts& facts) {
   const std::string kind = device_class(facts);
   for (const ValidationRecord& record : validation_records())

@@ -8,6 +8,11 @@
 
 namespace fovea::validation {
 
-inline constexpr std::span<const ValidationRecord> kRecords;
+inline constexpr ValidationRecord kRows[] = {
+    {"cuda.flash_sm80-sm_90.json", "cuda.flash_sm80", "cuda", "sm_90", "2026-11-30", true, true, true},
+    {"cuda.flash_sm90-sm_90.json", "cuda.flash_sm90", "cuda", "sm_90", "2026-11-30", true, true, true},
+    {"cuda.sdpa-sm_90.json", "cuda.sdpa", "cuda", "sm_90", "2026-11-30", true, true, true},
+};
+inline constexpr std::span<const ValidationRecord> kRecords = kRows;
 
 }  // namespace fovea::validation

@@ -185,7 +185,7 @@ TEST(Instance, RefusesWithTheReasonsOfTheClosestRow) {
   EXPECT_EQ(choice.instance, nullptr);
   ASSERT_EQ(choice.reasons.size(), 1u);
   EXPECT_EQ(choice.reasons[0].code, ReasonCode::lse);
-  const auto result = report(backend::FLASH_ATTN, "fovea", choice, here());
+  const auto result = report(backend::FLASH_ATTN, "fovea", choice, p, here());
   EXPECT_EQ(result.support, SupportStatus::unsupported);
   EXPECT_EQ(result.reasons, choice.reasons);
 }
@@ -200,7 +200,7 @@ TEST(Instance, BuiltRowsArePreferredAndUnbuiltOnesSaySo) {
   const Choice choice = choose(one, dense(), here());
   ASSERT_EQ(choice.instance, &one[0]);
   ExecutionContext context;
-  const auto here = report(backend::FLASH_ATTN, "fovea", choice, context);
+  const auto here = report(backend::FLASH_ATTN, "fovea", choice, dense(), context);
   EXPECT_EQ(here.support, SupportStatus::unsupported);
   ASSERT_EQ(here.reasons.size(), 1u);
   EXPECT_EQ(here.reasons[0].code, ReasonCode::not_built);
@@ -209,7 +209,7 @@ TEST(Instance, BuiltRowsArePreferredAndUnbuiltOnesSaySo) {
   EXPECT_EQ(refused.error().code, ErrorCode::not_built);
 
   context.local = false;
-  const auto elsewhere = report(backend::FLASH_ATTN, "fovea", choice, context);
+  const auto elsewhere = report(backend::FLASH_ATTN, "fovea", choice, dense(), context);
   EXPECT_EQ(elsewhere.support, SupportStatus::supported);
   EXPECT_FALSE(elsewhere.built);
 }
@@ -217,7 +217,7 @@ TEST(Instance, BuiltRowsArePreferredAndUnbuiltOnesSaySo) {
 TEST(Instance, UnverifiedRowsAreUnmigrated) {
   Instance in = narrow();
   in.verified = [](const DeviceFacts&) { return false; };
-  const auto result = report(backend::FLASH_ATTN_3, "fovea", {&in, {}}, here());
+  const auto result = report(backend::FLASH_ATTN_3, "fovea", {&in, {}}, dense(), here());
   EXPECT_EQ(result.support, SupportStatus::unmigrated);
   EXPECT_TRUE(admit(result, dense(), here()).has_value());
 }
@@ -227,7 +227,7 @@ TEST(Instance, RefusalNamesWhoWhatAndWhatIsAccepted) {
   p.head_dim = p.dim_v = 80;
   fill_strides(p);
   const Instance table[] = {narrow()};
-  const auto result = report(backend::FLASH_ATTN, "fovea", choose(table, p, here()), here());
+  const auto result = report(backend::FLASH_ATTN, "fovea", choose(table, p, here()), p, here());
   const Status status = admit(result, p, here());
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, ErrorCode::unsupported);
@@ -241,7 +241,7 @@ TEST(Instance, PlansNeedTheMachineThatTheFactsDescribe) {
   ExecutionContext context;
   context.local = false;
   const auto result =
-      report(backend::FLASH_ATTN, "fovea", choose(table, dense(), context), context);
+      report(backend::FLASH_ATTN, "fovea", choose(table, dense(), context), dense(), context);
   EXPECT_EQ(result.support, SupportStatus::supported);
   const Status status = admit(result, dense(), context);
   ASSERT_FALSE(status.has_value());
@@ -256,7 +256,8 @@ TEST(Instance, ProviderOfTheSpecMustMatch) {
                                                   {"cudnn", "fovea", false},
                                                   {"package", "package flash_attn 2.8.0", true},
                                                   {"package", "cudnn", false}}) {
-    auto result = report(backend::FLASH_ATTN, provider, choose(table, dense(), here()), here());
+    auto result =
+        report(backend::FLASH_ATTN, provider, choose(table, dense(), here()), dense(), here());
     spec.provider = asked;
     apply_spec(result, &spec);
     EXPECT_EQ(result.support == SupportStatus::supported, accepted) << asked << ' ' << provider;
@@ -268,7 +269,7 @@ TEST(Instance, ReceiptCarriesTheRow) {
   Instance in = narrow();
   in.compute_qk = "bf16";
   in.deterministic = false;
-  const auto result = report(backend::FLASH_ATTN_3, "fovea", {&in, {}}, here());
+  const auto result = report(backend::FLASH_ATTN_3, "fovea", {&in, {}}, dense(), here());
   const Receipt receipt = make_receipt(result, in);
   EXPECT_EQ(receipt.backend, backend::FLASH_ATTN_3);
   EXPECT_EQ(receipt.path, "test.narrow");

@@ -300,7 +300,7 @@ TEST_P(BugReports, BugRow30_GroupedHeadsRepeatInterleaved) {
 void expect_linear_workspace(const Target& target, const std::string& text) {
   SCOPED_TRACE(text);
   const Problem p = *parse_problem(text);
-  const auto report = target.backend->resolve(target.name, p, nullptr, target.context);
+  const auto report = target.backend->resolve(target.name, p, target.spec(), target.context);
   if (report.support == SupportStatus::unsupported) GTEST_SKIP() << "refused";
   const int64_t copy = p.seq_kv * (p.head_dim + p.dim_v) * 4;
   EXPECT_LE(report.workspace_bytes,

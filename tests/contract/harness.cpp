@@ -154,8 +154,8 @@ Inputs random_inputs(DType dtype, const Shape& s, uint64_t seed) {
 
 std::unique_ptr<Plan> plan(const Target& target, const Problem& problem) {
   const ExecutionPathResult report =
-      target.backend->resolve(target.name, problem, nullptr, target.context);
-  auto made = target.backend->plan(target.name, problem, nullptr, target.context);
+      target.backend->resolve(target.name, problem, target.spec(), target.context);
+  auto made = target.backend->plan(target.name, problem, target.spec(), target.context);
   if (report.support == SupportStatus::unsupported) {
     EXPECT_FALSE(report.reasons.empty());
     EXPECT_FALSE(made.has_value()) << "refused by resolve, accepted by plan";

@@ -180,8 +180,8 @@ TEST_P(ContractRun, MisfitsAreErrorsInEveryBuild) {
       continue;
     }
     const auto report =
-        GetParam().backend->resolve(GetParam().name, p, nullptr, GetParam().context);
-    auto made = GetParam().backend->plan(GetParam().name, p, nullptr, GetParam().context);
+        GetParam().backend->resolve(GetParam().name, p, GetParam().spec(), GetParam().context);
+    auto made = GetParam().backend->plan(GetParam().name, p, GetParam().spec(), GetParam().context);
     EXPECT_EQ(report.support, SupportStatus::unsupported);
     ASSERT_FALSE(made.has_value());
     EXPECT_EQ(made.error().reasons, report.reasons);
@@ -194,13 +194,14 @@ TEST_P(ContractRun, SparsePatternsRunOrAreRefusedByName) {
   for (const char* pattern : {"radial(decay=1,frames=4)", "radial:authors(decay=1,frames=4)"}) {
     const Problem p = plain("s512 d16 sparse=" + std::string(pattern));
     const auto report =
-        GetParam().backend->resolve(GetParam().name, p, nullptr, GetParam().context);
+        GetParam().backend->resolve(GetParam().name, p, GetParam().spec(), GetParam().context);
     if (report.support != SupportStatus::unsupported) continue;
     ASSERT_EQ(report.reasons.size(), 1u);
     EXPECT_EQ(report.reasons[0].code, ReasonCode::sparse);
     EXPECT_EQ(report.reasons[0].got, p.sparse->name);
-    EXPECT_FALSE(
-        GetParam().backend->plan(GetParam().name, p, nullptr, GetParam().context).has_value());
+    EXPECT_FALSE(GetParam()
+                     .backend->plan(GetParam().name, p, GetParam().spec(), GetParam().context)
+                     .has_value());
   }
 }
 
@@ -208,9 +209,9 @@ TEST_P(ContractRun, FactsOfAnotherMachineGiveReportsButNoPlans) {
   Target away = GetParam();
   away.context.local = false;
   const Problem p = plain("s4 d8");
-  const auto report = away.backend->resolve(away.name, p, nullptr, away.context);
+  const auto report = away.backend->resolve(away.name, p, away.spec(), away.context);
   EXPECT_NE(report.support, SupportStatus::unsupported);
-  EXPECT_FALSE(away.backend->plan(away.name, p, nullptr, away.context).has_value());
+  EXPECT_FALSE(away.backend->plan(away.name, p, away.spec(), away.context).has_value());
 }
 
 TEST_P(ContractRun, ProviderOfTheSpecIsRespected) {

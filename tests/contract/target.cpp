@@ -109,6 +109,7 @@ struct CudaBackend {
   std::shared_ptr<const Backend> (*make)();
   DType dtype;
   bool may_allocate;
+  bool allow_copy = false;
 };
 constexpr CudaBackend kCudaBackends[] = {
     {"cuda_flash_sm90", backend::FLASH_ATTN_3, backends::make_flash_sm90_backend, kBF16, false},
@@ -116,6 +117,7 @@ constexpr CudaBackend kCudaBackends[] = {
     {"cuda_flash_sm80_f32", backend::FLASH_ATTN_2, backends::make_flash_sm80_backend, kF32, false},
     {"cuda_sdpa", backend::TORCH_SDPA, backends::make_cuda_sdpa_backend, kF32, false},
     {"cuda_cudnn", backend::CUDNN_ATTN, backends::make_cudnn_backend, kBF16, true},
+    {"cuda_cudnn_copies", backend::CUDNN_ATTN, backends::make_cudnn_backend, kBF16, true, true},
 };
 
 void add_cuda_targets(std::vector<Target>& out) {
@@ -132,6 +134,11 @@ void add_cuda_targets(std::vector<Target>& out) {
     t.whole_contract = false;
     t.host_tensors = false;
     t.dtype = row.dtype;
+    if (row.allow_copy) {
+      t.entry.emplace();
+      t.entry->backend = row.name;
+      t.entry->allow_copy = true;
+    }
     const Problem plain = *parse_problem(std::string(name(row.dtype)) + " b1 h1 s64 d64");
     if (t.backend->resolve(t.name, plain, nullptr, t.context).support != SupportStatus::unsupported)
       out.push_back(std::move(t));

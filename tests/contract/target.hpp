@@ -3,10 +3,12 @@
 
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fovea/backend.hpp"
+#include "fovea/config.hpp"
 #include "fovea/execution.hpp"
 
 namespace fovea::contract {
@@ -36,6 +38,10 @@ struct Target {
   bool host_tensors = true;
   // A type of q, k and v that it takes.
   DType dtype = kF32;
+  // The configuration's entry that it is reached through.
+  std::optional<AttentionSpec> entry = {};
+
+  const AttentionSpec* spec() const noexcept { return entry ? &*entry : nullptr; }
 };
 
 // Those that this machine can run: on the CPU every instruction set, on a GPU every backend that

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <stdexcept>
 #include <vector>
 
 #include "fovea/c_api.h"
@@ -23,7 +24,7 @@ constexpr int kReplays = 1000;
 
 template <class T>
 T must(Result<T> result) {
-  EXPECT_TRUE(result.has_value()) << (result ? "" : result.error().message);
+  if (!result) throw std::runtime_error(result.error().message);
   return std::move(result).value();
 }
 void must(const Status& status) {

@@ -51,12 +51,32 @@ TEST(Validation, ASupportedAnswerOnAnAcceleratorHasItsCommittedRecord) {
         if (entry.report.support == SupportStatus::unsupported) continue;
         ++answers;
         const ValidationRecord* record = find_validation_record(entry.report.path, facts);
-        EXPECT_EQ(entry.report.support == SupportStatus::supported, record != nullptr)
+        EXPECT_EQ(entry.report.support == SupportStatus::supported,
+                  record != nullptr && covers(*record, *parse_problem(problem)))
             << preset.name << ' ' << name(entry.report.backend) << ' ' << entry.report.path;
       }
     }
   }
   EXPECT_GT(answers, 20);
+}
+
+TEST(Validation, ARecordCoversTheKindsThatPassed) {
+  struct Row {
+    const char* problem;
+    bool ValidationRecord::*needs;
+  };
+  for (const Row& row :
+       {Row{"bf16 b2 h4 s64 d64 kvlen=64,3", &ValidationRecord::key_padding},
+        Row{"bf16 b2 h4 s64 d64 mask=keys", &ValidationRecord::key_padding},
+        Row{"bf16 b2 h4 s64 d64 sk=65", &ValidationRecord::unequal_lengths},
+        Row{"bf16 b1 h4 s64 d64 layout=packed docs=30:30,34:34", &ValidationRecord::packed}}) {
+    const Problem problem = *parse_problem(row.problem);
+    ValidationRecord record;
+    EXPECT_FALSE(covers(record, problem)) << row.problem;
+    record.*row.needs = true;
+    EXPECT_TRUE(covers(record, problem)) << row.problem;
+  }
+  EXPECT_TRUE(covers({}, *parse_problem("bf16 b2 h4 s64 d64 lse=1")));
 }
 
 TEST(Validation, EveryRecordIsAFileOfTheTree) {

@@ -53,8 +53,8 @@ class NarrowBackend final : public Backend {
 
   ExecutionPathResult resolve(BackendName name, const Problem& problem, const AttentionSpec* spec,
                               const ExecutionContext& context) const override {
-    auto result =
-        backends::report(name, "fovea", backends::choose(kTable, problem, context), context);
+    auto result = backends::report(name, "fovea", backends::choose(kTable, problem, context),
+                                   problem, context);
     backends::apply_spec(result, spec);
     if (result.support != SupportStatus::unsupported)
       result.workspace_bytes = reference_->resolve(name, problem, spec, context).workspace_bytes;

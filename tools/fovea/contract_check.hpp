@@ -37,7 +37,8 @@ struct ContractRun {
   bool captured = false;  // replayed cases were captured by the device
   std::vector<ContractCase> cases;
 
-  // Every case that ran passes, and every kind has one that ran on `path`.
+  // Every case that ran passes, and the kinds dense and replay have one that ran on `path`. What
+  // else the path refuses, the record does not cover.
   bool pass() const;
 };
 

@@ -145,7 +145,7 @@ std::string contract_summary(const ContractRun& run) {
     });
     if (!covered) {
       out += text::concat("no case of the kind '", kind, "' passed", run.path.empty() ? "" : " on ",
-                          run.path, "\n");
+                          run.path, ": not covered\n");
     }
   }
   return out;

@@ -121,7 +121,7 @@ class BlockSparseBackend final : public Backend {
     Answer answer;
     answer.choice = choose(instances_, problem, context);
     ListAnswer lists = read_lists(name, problem, spec, context);
-    answer.report = report(name, "fovea", answer.choice, context);
+    answer.report = report(name, "fovea", answer.choice, problem, context);
     apply_spec(answer.report, spec);
     if (!lists.request) {
       answer.report.support = SupportStatus::unsupported;

@@ -72,7 +72,7 @@ class BlockSparseSm90Backend final : public Backend {
                     const ExecutionContext& context) {
     Answer answer;
     answer.choice = choose(kInstances, problem, context);
-    answer.report = report(name, "fovea", answer.choice, context);
+    answer.report = report(name, "fovea", answer.choice, problem, context);
     apply_spec(answer.report, spec);
     const auto refuse = [&](Reason reason) {
       answer.report.support = SupportStatus::unsupported;

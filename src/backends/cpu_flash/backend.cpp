@@ -52,7 +52,7 @@ class CpuFlashBackend final : public Backend {
              const ExecutionContext& context) const {
     Answer answer;
     answer.choice = choose(instances_, problem, context);
-    answer.report = report(name, "fovea", answer.choice, context);
+    answer.report = report(name, "fovea", answer.choice, problem, context);
     apply_spec(answer.report, spec);
     if (answer.choice.instance == nullptr) return answer;
     answer.call = CpuFlashCall::make(problem, *answer.choice.instance);

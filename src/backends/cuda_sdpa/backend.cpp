@@ -91,7 +91,7 @@ class CudaSdpaBackend final : public Backend {
                                                                 const AttentionSpec* spec,
                                                                 const ExecutionContext& context) {
     const Choice choice = choose(kInstances, problem, context);
-    ExecutionPathResult report = fovea::backends::report(name, "fovea", choice, context);
+    ExecutionPathResult report = fovea::backends::report(name, "fovea", choice, problem, context);
     apply_spec(report, spec);
     if (choice.instance != nullptr)
       if (std::optional<Reason> reason = call_refusal(problem, cuda_sdpa::kBlockQ)) {

@@ -6,9 +6,12 @@
 #include <utility>
 
 #include "src/backends/cudnn/graph.hpp"
+#include "src/backends/cudnn/padding.hpp"
 #include "src/backends/instance.hpp"
 #include "src/backends/run_tensors.hpp"
 #include "src/core/text.hpp"
+#include "src/cuda_device/device_guard.hpp"
+#include "src/cuda_device/runtime_error.hpp"
 
 namespace fovea::backends {
 namespace {
@@ -58,7 +61,6 @@ constexpr Instance sdpa() {
   in.masks = {MaskKind::none};
   in.mask_dtypes = {};
   in.window = false;
-  // Its padding multiplies hidden values by 0, so a NaN behind a length would reach the output.
   in.kv_lengths = false;
   in.packed = false;
   in.f32_out = false;
@@ -70,7 +72,17 @@ constexpr Instance sdpa() {
   return in;
 }
 
-constexpr Instance kInstances[] = {sdpa()};
+// Key lengths: on copies of k and v, see padding.hpp.
+constexpr Instance padded() {
+  Instance in = sdpa();
+  in.name = "sdpa.padded";
+  in.kv_lengths = true;
+  in.causal = false;
+  return in;
+}
+
+constexpr Instance kInstances[] = {sdpa(), padded()};
+constexpr const Instance* kPadded = &kInstances[1];
 
 bool older(const DeviceFacts& facts, Version than) {
   const std::optional<Version> version = facts.version("cudnn");
@@ -136,10 +148,27 @@ class CudnnPlan final : public Plan {
     p.out = t.out.data;
     p.lse = problem_.lse ? static_cast<float*>(t.lse.data) : nullptr;
     p.workspace = workspace.data;
-    return graph_->run(p, stream);
+    return problem_.has_kv_lengths ? run_padded(p, t, stream) : graph_->run(p, stream);
   }
 
  private:
+  Status run_padded(cudnn::Pointers p, const AttentionTensors& t, Stream stream) const noexcept {
+    const cuda::DeviceGuard guard(device_.index);
+    FOVEA_CHECK(cuda::check(guard.error(), "choosing a device"));
+    const cudnn::PaddingLayout layout = cudnn::padding_layout(problem_);
+    char* const memory = static_cast<char*>(p.workspace) + cudnn::kWorkspaceBytes;
+    const cudnn::PaddingCall call{p.k,    p.v,  t.kv_lengths.data, t.kv_lengths.dtype == kI64,
+                                  memory, p.lse};
+    const auto handle = static_cast<CUstream_st*>(stream.handle);
+    FOVEA_CHECK(cuda::check(cudnn::launch_padding(problem_, call, handle), "copying k and v"));
+    p.k = memory + layout.k;
+    p.v = memory + layout.v;
+    p.q_lengths = reinterpret_cast<const int32_t*>(memory + layout.q_lengths);
+    p.kv_lengths = reinterpret_cast<const int32_t*>(memory + layout.kv_lengths);
+    FOVEA_CHECK(graph_->run(p, stream));
+    return cuda::check(cudnn::launch_empty_items(problem_, call, handle), "clearing empty items");
+  }
+
   Problem problem_;
   Device device_;
   std::shared_ptr<const cudnn::Graph> graph_;
@@ -206,8 +235,10 @@ class CudnnBackend final : public Backend {
     receipt.compute_qk = receipt.compute_pv = std::string(fovea::name(problem.dtype));
     std::shared_ptr<const cudnn::Graph> graph;
     if (problem.batch > 0 && problem.seq_q > 0) {
-      FOVEA_TRY(graph, graphs_.get(problem, context.device));
+      const Problem padded = problem.has_kv_lengths ? cudnn::padded_problem(problem) : problem;
+      FOVEA_TRY(graph, graphs_.get(padded, context.device));
     }
+    if (problem.has_kv_lengths) receipt.copies = {"k", "v"};
     return std::unique_ptr<Plan>(
         std::make_unique<CudnnPlan>(problem, context.device, std::move(graph), std::move(receipt)));
 #else
@@ -223,12 +254,19 @@ class CudnnBackend final : public Backend {
                                                                 const AttentionSpec* spec,
                                                                 const ExecutionContext& context) {
     const Choice choice = choose(kInstances, problem, context);
-    ExecutionPathResult r = report(name, "cudnn", choice, context);
+    ExecutionPathResult r = report(name, "cudnn", choice, problem, context);
     apply_spec(r, spec);
     if (choice.instance == nullptr) return {r, nullptr};
     std::vector<Reason> more = refusals_beyond_table(problem, context.facts);
+    const bool padded = choice.instance == kPadded;
+    // Its padding multiplies hidden values by 0, so a NaN behind a length would reach the output.
+    if (padded && (spec == nullptr || !spec->allow_copy))
+      more.push_back({ReasonCode::kv_lengths, "kv_lengths", "given without allow_copy",
+                      "none, or allow_copy: k and v are copied with hidden rows cleared",
+                      "set allow_copy, or choose FLASH_ATTN"});
     if (more.empty()) {
-      r.workspace_bytes = cudnn::kWorkspaceBytes;
+      r.workspace_bytes =
+          cudnn::kWorkspaceBytes + (padded ? cudnn::padding_layout(problem).bytes : 0);
     } else {
       r.support = SupportStatus::unsupported;
       r.reasons.insert(r.reasons.end(), more.begin(), more.end());

@@ -20,7 +20,7 @@ namespace {
 namespace fe = cudnn_frontend;
 
 // Names of the tensors inside a graph.
-enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLse };
+enum Uid : int64_t { kQ = 1, kK, kV, kOut, kLse, kQLengths, kKvLengths };
 
 // A cuDNN handle of one device, shared by all graphs on it. Calls lock it: a handle has one stream.
 struct Handle {
@@ -103,6 +103,19 @@ std::shared_ptr<fe::graph::Graph> describe(const Problem& p) {
     options.set_diagonal_alignment(fe::DiagonalAlignment_t::BOTTOM_RIGHT)
         .set_diagonal_band_right_bound(0);
   }
+  if (p.has_kv_lengths) {
+    const auto lengths = [&](const char* name, Uid uid) {
+      return graph->tensor(fe::graph::Tensor_attributes()
+                               .set_name(name)
+                               .set_uid(uid)
+                               .set_dim({p.batch, 1, 1, 1})
+                               .set_stride({1, 1, 1, 1})
+                               .set_data_type(fe::DataType_t::INT32));
+    };
+    options.set_padding_mask(true)
+        .set_seq_len_q(lengths("q_lengths", kQLengths))
+        .set_seq_len_kv(lengths("kv_lengths", kKvLengths));
+  }
   auto [out, lse] = graph->sdpa(q, k, v, options);
   out->set_output(true)
       .set_uid(kOut)
@@ -138,6 +151,10 @@ class BuiltGraph final : public Graph {
                                                  {kV, const_cast<void*>(p.v)},
                                                  {kOut, p.out}};
       if (p.lse != nullptr) pack[kLse] = p.lse;
+      if (p.kv_lengths != nullptr) {
+        pack[kQLengths] = const_cast<int32_t*>(p.q_lengths);
+        pack[kKvLengths] = const_cast<int32_t*>(p.kv_lengths);
+      }
       Handle& handle = *state_->handle;
       const std::lock_guard lock(handle.mutex);
       const cudnnStatus_t status =

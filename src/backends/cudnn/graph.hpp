@@ -17,13 +17,16 @@ namespace fovea::cudnn {
 inline constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
 // Device pointers of one call. q, k, v and out have the strides of the problem, lse is
-// [B,Hq,Sq].
+// [B,Hq,Sq]. The lengths, int32 [B], belong to a problem with key lengths; hidden rows of k and v
+// are finite there.
 struct Pointers {
   const void* q = nullptr;
   const void* k = nullptr;
   const void* v = nullptr;
   void* out = nullptr;
   float* lse = nullptr;
+  const int32_t* q_lengths = nullptr;
+  const int32_t* kv_lengths = nullptr;
   void* workspace = nullptr;  // kWorkspaceBytes, 256-byte aligned
 };
 

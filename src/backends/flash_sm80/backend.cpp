@@ -115,7 +115,7 @@ class FlashSm80Backend final : public Backend {
     if (choice.instance == nullptr)
       choice.reasons = refusals(problem.dtype == kF32 ? kFloat : kAny, problem, context);
     d.row = choice.instance;
-    d.report = fovea::backends::report(name, "fovea", choice, context);
+    d.report = fovea::backends::report(name, "fovea", choice, problem, context);
     apply_spec(d.report, spec);
     if (d.row == nullptr) return d;
     d.key = kernel_key(problem, *d.row);

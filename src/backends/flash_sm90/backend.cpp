@@ -67,7 +67,7 @@ class FlashSm90Backend final : public Backend {
     Decision d;
     const Choice choice = choose(kInstances, problem, context);
     d.row = choice.instance;
-    d.report = fovea::backends::report(name, "fovea", choice, context);
+    d.report = fovea::backends::report(name, "fovea", choice, problem, context);
     apply_spec(d.report, spec);
     if (d.row == nullptr) return d;
     d.kernel = flash_sm90::choose(flash_sm90_problem(problem));

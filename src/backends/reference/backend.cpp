@@ -93,7 +93,7 @@ class ReferenceBackend final : public Backend {
       BackendName name, const Problem& problem, const AttentionSpec* spec,
       const ExecutionContext& context) {
     const Choice choice = choose(kInstances, problem, context);
-    ExecutionPathResult result = report(name, "fovea", choice, context);
+    ExecutionPathResult result = report(name, "fovea", choice, problem, context);
     apply_spec(result, spec);
     if (choice.instance == nullptr) return {std::move(result), nullptr};
     result.workspace_bytes =

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "src/backends/tensor_ops/vector.cuh"
 #include "src/cuda_device/device_guard.hpp"
@@ -10,125 +11,176 @@ namespace {
 constexpr int kThreads = 256, kAhead = 4;  // loads of a thread on their way at once
 
 /// The usual case: heads of 8 to 256 elements, a power of two, rotated whole or not at all. A
-/// thread keeps 8 columns of several heads of one token in registers; what crosses columns goes
-/// through shuffles, and the sum over a token through shared memory.
-constexpr int kRowThreads = 128, kRowVectors = 8;
+/// thread keeps 8 columns of a few heads of one token in registers. Rotation pairs travel unscaled
+/// through shuffles, the sum over a token through shared memory.
+constexpr int kRowHeads = 4, kMostRowThreads = 256;
+enum class Pairs { none, neighbours, halves };
 
-template <class T, class Weight>
-__global__ void __launch_bounds__(kRowThreads)
-    norm_rope_rows_kernel(const __grid_constant__ NormRopeJob job) {
-  __shared__ float sums[kRowThreads / 32];
-  const int chunks = job.dim / kVector, heads = kRowThreads / chunks;  // heads side by side
+template <class Weight>
+__device__ __forceinline__ void load_weights(float (&w)[kVector], const void* from, int first) {
+  const auto pack = load<kVector>(static_cast<const Weight*>(from) + first);
+#pragma unroll
+  for (int e = 0; e < kVector; e++) w[e] = widen(pack.element[e]);
+}
+__device__ __forceinline__ void load_weights(float (&w)[kVector], const NormRopeJob& job,
+                                             Element type, int first) {
+  if (type == Element::f32) return load_weights<float>(w, job.weight, first);
+  if (type == Element::bf16) return load_weights<__nv_bfloat16>(w, job.weight, first);
+  load_weights<__half>(w, job.weight, first);
+}
+
+/// The same columns in the lane `distance` away.
+template <class T>
+__device__ __forceinline__ Pack<T, kVector> partner_of(const Pack<T, kVector>& own, int distance) {
+  constexpr int kWords = sizeof(own) / sizeof(std::uint32_t);
+  std::uint32_t word[kWords];
+  memcpy(word, &own, sizeof own);
+#pragma unroll
+  for (int i = 0; i < kWords; i++) word[i] = __shfl_xor_sync(~0u, word[i], distance);
+  Pack<T, kVector> other;
+  memcpy(&other, word, sizeof other);
+  return other;
+}
+
+template <class T, Pairs kPairs, bool kWholeToken>
+__global__ void __launch_bounds__(kMostRowThreads, 3)
+    norm_rope_rows_kernel(const __grid_constant__ NormRopeJob job, Element weight) {
+  __shared__ float sums[kMostRowThreads / 32];
+  const int chunks = job.dim / kVector, side = blockDim.x / chunks;  // heads side by side
   const int chunk = threadIdx.x % chunks, column = chunk * kVector;
-  const int first = blockIdx.z * heads * kRowVectors + threadIdx.x / chunks;
+  const int first = blockIdx.z * side * kRowHeads + threadIdx.x / chunks;
   const int64_t s = blockIdx.x, b = blockIdx.y;
   const T* x = static_cast<const T*>(job.x.data) + b * job.x.batch + s * job.x.seq + column;
   T* out = static_cast<T*>(job.out.data) + b * job.out.batch + s * job.out.seq + column;
 
-  Pack<T, kVector> pack[kRowVectors];
+  Pack<T, kVector> pack[kRowHeads];
 #pragma unroll
-  for (int i = 0; i < kRowVectors; i++) {
-    const int head = first + i * heads;
+  for (int i = 0; i < kRowHeads; i++) {
+    const int head = first + i * side;
     pack[i] = Pack<T, kVector>{};
     if (head < job.heads) pack[i] = load<kVector>(x + head * job.x.head);
   }
-  // y = x c + partner n: the sign of the sine is that of the element's place in its pair.
-  float c[kVector], n[kVector], w[kVector];
-  if (job.rotary) {
-    const float* cos = job.cos + b * job.cos_batch + s * job.cos_seq;
-    const float* sin = job.sin + b * job.sin_batch + s * job.sin_seq;
-    if (job.half) {
-      const bool upper = 2 * column >= job.rotary;
-      const int pair = upper ? column - job.rotary / 2 : column;
-      const Pack<float, kVector> cosines = load<kVector>(cos + pair);
-      const Pack<float, kVector> sines = load<kVector>(sin + pair);
+
+  // out = scale * (x own + partner other): own and other hold cosine, signed sine and, if it is the
+  // same for all heads, the weight.
+  const bool upper = kPairs == Pairs::halves && 2 * column >= job.dim;
+  const int across = upper ? column - job.dim / 2 : column + job.dim / 2;  // halves: the partner's
+  float own[kVector], other[kVector];
 #pragma unroll
-      for (int e = 0; e < kVector; e++) {
-        c[e] = cosines.element[e];
-        n[e] = upper ? sines.element[e] : -sines.element[e];
-      }
-    } else {
-      const Pack<float, kVector / 2> cosines = load<kVector / 2>(cos + column / 2);
-      const Pack<float, kVector / 2> sines = load<kVector / 2>(sin + column / 2);
+  for (int e = 0; e < kVector; e++) own[e] = 1.f, other[e] = 0.f;
+  if constexpr (kPairs == Pairs::halves) {
+    const int pair = upper ? across : column;
+    const auto c = load<kVector>(job.cos + b * job.cos_batch + s * job.cos_seq + pair);
+    const auto n = load<kVector>(job.sin + b * job.sin_batch + s * job.sin_seq + pair);
 #pragma unroll
-      for (int e = 0; e < kVector; e++) {
-        c[e] = cosines.element[e / 2];
-        n[e] = e % 2 ? sines.element[e / 2] : -sines.element[e / 2];
-      }
+    for (int e = 0; e < kVector; e++) {
+      own[e] = c.element[e];
+      other[e] = upper ? n.element[e] : -n.element[e];
+    }
+  } else if constexpr (kPairs == Pairs::neighbours) {
+    const auto c = load<kVector / 2>(job.cos + b * job.cos_batch + s * job.cos_seq + column / 2);
+    const auto n = load<kVector / 2>(job.sin + b * job.sin_batch + s * job.sin_seq + column / 2);
+#pragma unroll
+    for (int e = 0; e < kVector; e++) {
+      own[e] = c.element[e / 2];
+      other[e] = e % 2 ? n.element[e / 2] : -n.element[e / 2];
     }
   }
-  if (job.weight && !job.whole_token) {
-    const Pack<Weight, kVector> weights =
-        load<kVector>(static_cast<const Weight*>(job.weight) + column);
+  if (!kWholeToken && job.weight) {
+    float w[kVector], v[kVector];
+    load_weights(w, job, weight, column);
+    if constexpr (kPairs == Pairs::halves) load_weights(v, job, weight, across);
 #pragma unroll
-    for (int e = 0; e < kVector; e++) w[e] = widen(weights.element[e]);
+    for (int e = 0; e < kVector; e++) {
+      own[e] *= w[e];
+      other[e] *= kPairs == Pairs::halves ? v[e] : w[e ^ 1];
+    }
   }
-  float scale = 1.f;
-  if (job.whole_token) {
+
+  const auto squares = [](const Pack<T, kVector>& values) {
     float sum = 0.f;
 #pragma unroll
-    for (int i = 0; i < kRowVectors; i++)
+    for (int e = 0; e < kVector; e++) {
+      const float y = widen(values.element[e]);
+      sum = fmaf(y, y, sum);
+    }
+    return sum;
+  };
+  float scale = 1.f;
+  if constexpr (kWholeToken) {
+    float sum = 0.f;
 #pragma unroll
-      for (int e = 0; e < kVector; e++) {
-        const float y = widen(pack[i].element[e]);
-        sum = fmaf(y, y, sum);
-      }
+    for (int i = 0; i < kRowHeads; i++) sum += squares(pack[i]);
+#pragma unroll
     for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
     if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
     __syncthreads();
     sum = 0.f;
-    for (int i = 0; i < kRowThreads / 32; i++) sum += sums[i];
+    for (int i = 0; i < static_cast<int>(blockDim.x / 32); i++) sum += sums[i];
     scale = rsqrtf(sum / static_cast<float>(job.heads * job.dim) + job.epsilon);
   }
 #pragma unroll
-  for (int i = 0; i < kRowVectors; i++) {
-    const int head = first + i * heads;
-    // The same for the whole warp: heads of a warp are neighbours.
-    if (__all_sync(~0u, head >= job.heads)) break;
-    float y[kVector];
+  for (int i = 0; i < kRowHeads; i++) {
+    const int head = first + i * side;
+    if (!kWholeToken && job.weight) {
+      float sum = squares(pack[i]);
+      for (int lanes = 1; lanes < chunks; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+      scale = rsqrtf(sum / static_cast<float>(job.dim) + job.epsilon);
+    }
+    float y[kVector], p[kVector];
 #pragma unroll
     for (int e = 0; e < kVector; e++) y[e] = widen(pack[i].element[e]);
-    if (job.weight) {
-      if (job.whole_token) {
-        if (head < job.heads) {
-          const Pack<Weight, kVector> weights =
-              load<kVector>(static_cast<const Weight*>(job.weight) + head * job.dim + column);
+    if (kWholeToken && head < job.heads) {
+      float w[kVector];
+      load_weights(w, job, weight, head * job.dim + column);
 #pragma unroll
-          for (int e = 0; e < kVector; e++) y[e] *= scale * widen(weights.element[e]);
-        }
-      } else {
-        float sum = 0.f;
-#pragma unroll
-        for (int e = 0; e < kVector; e++) sum = fmaf(y[e], y[e], sum);
-        for (int lanes = 1; lanes < chunks; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
-        scale = rsqrtf(sum / static_cast<float>(job.dim) + job.epsilon);
-#pragma unroll
-        for (int e = 0; e < kVector; e++) y[e] *= scale * w[e];
-      }
+      for (int e = 0; e < kVector; e++) y[e] *= w[e];
     }
-    if (job.rotary) {
-      float partner[kVector];
+    if constexpr (kPairs != Pairs::halves) {
 #pragma unroll
-      for (int e = 0; e < kVector; e++)
-        partner[e] = job.half ? __shfl_xor_sync(~0u, y[e], chunks / 2) : y[e ^ 1];
+      for (int e = 0; e < kVector; e++) p[e] = y[e ^ 1];
+    } else if constexpr (kWholeToken) {
 #pragma unroll
-      for (int e = 0; e < kVector; e++) y[e] = fmaf(y[e], c[e], partner[e] * n[e]);
+      for (int e = 0; e < kVector; e++) p[e] = __shfl_xor_sync(~0u, y[e], chunks / 2);
+    } else {
+      const Pack<T, kVector> partner = partner_of(pack[i], chunks / 2);
+#pragma unroll
+      for (int e = 0; e < kVector; e++) p[e] = widen(partner.element[e]);
+    }
+#pragma unroll
+    for (int e = 0; e < kVector; e++) {
+      y[e] *= scale * own[e];
+      if constexpr (kPairs != Pairs::none) y[e] = fmaf(p[e], scale * other[e], y[e]);
     }
     if (head < job.heads) store(out + head * job.out.head, y);
   }
 }
 
-template <class T, class Weight>
-bool enqueue_rows(const NormRopeJob& job, CUstream_st* stream) {
+template <class T, Pairs kPairs>
+bool enqueue_rows(const NormRopeJob& job, Element weight, CUstream_st* stream) {
   const int chunks = job.dim / kVector;
   const bool power = job.dim % kVector == 0 && chunks <= 32 && (chunks & (chunks - 1)) == 0;
   if (!power || (job.rotary != 0 && job.rotary != job.dim) || (job.half && chunks < 2))
     return false;
-  const int heads = kRowThreads / chunks * kRowVectors;  // of one block
-  if (job.whole_token && job.heads > heads) return false;
+  // As many threads as the heads take, in whole warps.
+  const int wanted = (job.heads + kRowHeads - 1) / kRowHeads * chunks;
+  const int threads = std::min((wanted + 31) / 32 * 32, kMostRowThreads);
+  const int heads = threads / chunks * kRowHeads;  // of one block
   const dim3 grid(job.seq, job.batch, (job.heads + heads - 1) / heads);
-  norm_rope_rows_kernel<T, Weight><<<grid, kRowThreads, 0, stream>>>(job);
+  if (job.whole_token && job.weight) {
+    if (grid.z > 1) return false;
+    norm_rope_rows_kernel<T, kPairs, true><<<grid, threads, 0, stream>>>(job, weight);
+  } else {
+    norm_rope_rows_kernel<T, kPairs, false><<<grid, threads, 0, stream>>>(job, weight);
+  }
   return true;
+}
+
+template <class T>
+bool enqueue_rows(const NormRopeJob& job, Element weight, CUstream_st* stream) {
+  if (job.rotary == 0) return enqueue_rows<T, Pairs::none>(job, weight, stream);
+  return job.half ? enqueue_rows<T, Pairs::halves>(job, weight, stream)
+                  : enqueue_rows<T, Pairs::neighbours>(job, weight, stream);
 }
 
 /// Any other sizes. A thread block takes `heads` heads of one token: their elements, times the
@@ -279,7 +331,7 @@ int launch_norm_rope(const NormRopeJob& job, Element x, Element weight, int devi
     with_type(weight, [&](auto factor) {
       using T = decltype(element);
       using Weight = decltype(factor);
-      if (vector && enqueue_rows<T, Weight>(job, stream)) return;
+      if (vector && enqueue_rows<T>(job, weight, stream)) return;
       if (vector)
         enqueue<T, Weight, kVector>(job, stream);
       else

@@ -80,5 +80,28 @@ TEST(CudnnBackend, RefusesByField) {
   EXPECT_EQ(judge("bf16 b1 h2 s64 d64", "sm=90,cudnn=9.10.2").support, SupportStatus::unmigrated);
 }
 
+TEST(CudnnBackend, KeyLengthsRunOnCopiesThatTheEntryAllows) {
+  AttentionSpec spec;
+  spec.backend = backend::CUDNN_ATTN;
+  const auto ask = [&](const char* problem) {
+    return make_cudnn_backend()->resolve(backend::CUDNN_ATTN, *parse_problem(problem), &spec,
+                                         there(kH200));
+  };
+  constexpr const char* kPadded = "bf16 b2 h4 s300 d128 hk=2 sk=200 dv=64 kvlen=200,77 lse=1";
+  const auto refused = ask(kPadded);
+  EXPECT_EQ(refused.support, SupportStatus::unsupported);
+  EXPECT_NE(sentence(refused.reasons).find("allow_copy"), std::string::npos)
+      << sentence(refused.reasons);
+  spec.allow_copy = true;
+  const auto report = ask(kPadded);
+  EXPECT_NE(report.support, SupportStatus::unsupported) << sentence(report.reasons);
+  EXPECT_EQ(report.instance, "sdpa.padded");
+  // The copies, at least: 2 items of 200 keys, 2 heads of 128 and 64 elements of 2 bytes.
+  EXPECT_GE(report.workspace_bytes,
+            ask("bf16 b2 h4 s300 d128 hk=2 sk=200 dv=64").workspace_bytes + 2 * 200 * 2 * 192 * 2);
+  EXPECT_EQ(ask("bf16 b2 h4 s300 d128 mask=causal kvlen=200,77").support,
+            SupportStatus::unsupported);
+}
+
 }  // namespace
 }  // namespace fovea::backends

@@ -93,8 +93,8 @@ TEST(FlashSm80Table, RefusalsNameTheField) {
   EXPECT_EQ(turing.reasons.front().accepted, ">= 80");
 }
 
-TEST(FlashSm80Table, NoDeviceIsClaimedVerified) {
-  for (const char* facts : {"sm=80", "sm=86", "sm=89", "sm=90", "sm=100", "sm=120"})
+TEST(FlashSm80Table, DevicesWithoutARecordAreUnmigrated) {
+  for (const char* facts : {"sm=80", "sm=86", "sm=89", "sm=100", "sm=120"})
     EXPECT_EQ(ask(problem("bf16 b1 h8 s512 d64"), facts).support, SupportStatus::unmigrated)
         << facts;
 }
