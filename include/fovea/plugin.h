@@ -273,7 +273,7 @@ typedef struct fovea_plugin {
 } fovea_plugin;
 
 /* The function that a plugin exports under this name. Stores its description, which stays valid
- * while the process runs. May be called more than once, also from several threads. A plugin that
+ * while the process runs. May be called more than once, by one thread at a time. A plugin that
  * cannot work here returns an error number and sets a message. */
 FOVEA_C_API int32_t fovea_plugin_entry(const fovea_plugin_host* host, const fovea_plugin** plugin,
                                        const fovea_plugin_sink* sink);
