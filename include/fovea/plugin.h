@@ -310,7 +310,7 @@ FOVEA_C_API int32_t fovea_bind_package(const fovea_package* package, fovea_error
 FOVEA_C_API void fovea_unbind_package(const char* package);
 
 /* The function that a plugin exports under this name. Stores its description, which stays valid
- * while the process runs. May be called more than once, also from several threads. A plugin that
+ * while the process runs. May be called more than once, by one thread at a time. A plugin that
  * cannot work here returns an error number and sets a message. */
 FOVEA_C_API int32_t fovea_plugin_entry(const fovea_plugin_host* host, const fovea_plugin** plugin,
                                        const fovea_plugin_sink* sink);

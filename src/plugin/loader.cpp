@@ -3,11 +3,13 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "fovea/registry.hpp"
@@ -44,6 +46,8 @@ struct Loaded {
 struct Plugins {
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<const Loaded>, std::less<>> by_file;
+  std::map<std::string, std::thread::id> loading;  // files, and who runs their entry functions
+  std::condition_variable loaded;                  // one of them is done
 };
 
 Plugins& plugins() {
@@ -132,14 +136,24 @@ Result<std::shared_ptr<const Loaded>> open_file(const std::string& file) {
 Result<std::shared_ptr<const Loaded>> open_once(std::string_view file) {
   FOVEA_TRY(const std::string absolute, absolute_file(file));
   Plugins& all = plugins();
-  {
-    std::lock_guard lock(all.mutex);
+  const std::thread::id self = std::this_thread::get_id();
+  std::unique_lock lock(all.mutex);
+  for (;;) {
     if (auto found = all.by_file.find(absolute); found != all.by_file.end()) return found->second;
+    const auto busy = all.loading.find(absolute);
+    if (busy == all.loading.end()) break;
+    if (busy->second == self) return misbehaved(absolute, "loads itself while it is being loaded");
+    all.loaded.wait(lock);
   }
+  all.loading.emplace(absolute, self);
   // Not under the lock: the plugin's code may call this library.
-  FOVEA_TRY(std::shared_ptr<const Loaded> loaded, open_file(absolute));
-  std::lock_guard lock(all.mutex);
-  return all.by_file.emplace(absolute, std::move(loaded)).first->second;
+  lock.unlock();
+  Result<std::shared_ptr<const Loaded>> opened = open_file(absolute);
+  lock.lock();
+  all.loading.erase(absolute);
+  all.loaded.notify_all();
+  if (!opened) return std::move(opened).error();
+  return all.by_file.emplace(absolute, std::move(opened).value()).first->second;
 }
 
 // A built-in name or alias, or a new name.
