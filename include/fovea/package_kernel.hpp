@@ -51,6 +51,9 @@ struct PackageKernel {
       validate_dims;
   // What the kernel cannot do, beyond what its path says; pure. Unset: nothing.
   std::function<std::vector<Reason>(BackendName backend, const Problem& problem)> refusals;
+  // Whether the kernel reads `spec`, `protected_kv_prefix` and `laser_input_scale` of a call. If
+  // not, calls with option blocks or either value are refused by name.
+  bool reads_options = true;
   // The committed record of a hardware validation of this kernel; empty: there is none, and every
   // path is unmigrated.
   std::string validation_record;

@@ -56,6 +56,7 @@ int32_t fovea_bind_package(const fovea_package* package, fovea_error** error) {
     kernel.package = fovea::plugin::read_text(given.package);
     kernel.version = fovea::plugin::read_text(given.version);
     kernel.validation_record = fovea::plugin::read_text(given.validation_record);
+    kernel.reads_options = false;  // the call struct has no words for them
     kernel.run = [given, who = kernel.package](const fovea::PackageCall& call) {
       return fovea::capi::run(given, who, call);
     };

@@ -145,6 +145,18 @@ void check_extra(const AttentionSpec& spec, const Path& path, Problems& problems
 
 }  // namespace
 
+std::string option_blocks(const AttentionSpec& spec) {
+  std::vector<std::string> blocks;
+  if (spec.quant) blocks.push_back("quant");
+  if (spec.aiter_quant) blocks.push_back("aiter_quant");
+  if (spec.skip_softmax) blocks.push_back("skip_softmax");
+  if (spec.block_sparse) blocks.push_back("block_sparse");
+  if (spec.fastvideo_vsa_topk) blocks.push_back("fastvideo_vsa_topk");
+  if (spec.radial) blocks.push_back("radial");
+  if (spec.local_sparse) blocks.push_back("local_sparse");
+  return text::join(blocks);
+}
+
 bool is_sparse(BackendName backend) noexcept {
   constexpr BackendName kSparse[] = {backend::RADIAL_ATTN,     backend::LOCAL_SPARSE_ATTN,
                                      backend::SPARGE_ATTN,     backend::BLOCK_SPARSE_ATTN,

@@ -1,4 +1,5 @@
 #include "src/plugin/adapter.hpp"
+#include "src/config/rules.hpp"
 
 #include <atomic>
 #include <cmath>
@@ -31,19 +32,6 @@ Error failed(std::string_view who, std::string_view function, int32_t code, cons
   Error error = misbehaved(who, std::move(what));
   if (understood) error.code = known;
   return error;
-}
-
-// The option blocks of an entry, which a backend that reads none would ignore.
-std::string option_blocks_of(const AttentionSpec& spec) {
-  std::vector<std::string> blocks;
-  if (spec.quant) blocks.push_back("quant");
-  if (spec.aiter_quant) blocks.push_back("aiter_quant");
-  if (spec.skip_softmax) blocks.push_back("skip_softmax");
-  if (spec.block_sparse) blocks.push_back("block_sparse");
-  if (spec.fastvideo_vsa_topk) blocks.push_back("fastvideo_vsa_topk");
-  if (spec.radial) blocks.push_back("radial");
-  if (spec.local_sparse) blocks.push_back("local_sparse");
-  return text::join(blocks);
 }
 
 // A plan of a plugin. Frees it at the end.
@@ -209,7 +197,7 @@ class PluginBackend final : public Backend {
     r.provider = provider_;
     r.path = "plugin." + entries_->name;
     r.instance = "default";
-    const std::string blocks = spec == nullptr ? std::string() : option_blocks_of(*spec);
+    const std::string blocks = spec == nullptr ? std::string() : config::option_blocks(*spec);
     const bool extra = spec != nullptr && !spec->extra.empty() && entries_->options.empty();
     if ((extra || !blocks.empty()) && entries_->calls.reads_options == 0) {
       r.reasons.push_back({ReasonCode::option_owner, "options of " + name(backend),

@@ -111,6 +111,17 @@ int main(void) {
   EXPECT(fovea_attention_run(layer, &call, NULL, NULL) == FOVEA_OK);
   EXPECT(runs == 1 && out[0] == 0 && out[31] == 0);
 
+  /* What the call struct has no words for. */
+  fovea_metadata* metadata = NULL;
+  EXPECT(fovea_metadata_create("{\"protected_kv_prefix\": 2}", &metadata, NULL) == FOVEA_OK);
+  call.metadata = metadata;
+  EXPECT(fovea_attention_run(layer, &call, NULL, &error) == 200);
+  EXPECT(strcmp(fovea_error_reason(error, 0).field, "protected_kv_prefix") == 0);
+  fovea_error_free(error);
+  call.metadata = NULL;
+  fovea_metadata_free(metadata);
+  EXPECT(runs == 1);
+
   fail_with = 400;
   EXPECT(fovea_attention_run(layer, &call, NULL, &error) == 400);
   EXPECT(strstr(fovea_error_message(error), "the kernel is tired") != NULL);

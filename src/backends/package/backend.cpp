@@ -10,6 +10,7 @@
 #include "src/backends/package/kernels.hpp"
 #include "src/backends/package/paths.hpp"
 #include "src/backends/run_tensors.hpp"
+#include "src/config/rules.hpp"
 #include "src/core/text.hpp"
 
 namespace fovea::backends {
@@ -181,6 +182,7 @@ class PackageBackend final : public Backend {
     if (!context.prepared.empty() && row.path != "package")
       r.reasons.push_back({ReasonCode::prepared, "prepared tensors", context.prepared, "none",
                            "drop them or choose a backend that reads them"});
+    if (!kernel_->reads_options) refuse_options(r, spec, context);
     if (kernel_->refusals)
       for (Reason& reason : kernel_->refusals(r.backend, problem))
         r.reasons.push_back(std::move(reason));
@@ -194,6 +196,23 @@ class PackageBackend final : public Backend {
     if (context.local && !bound())
       r.reasons.push_back({ReasonCode::not_registered, "provider", r.provider, "a bound kernel",
                            "bind the package's kernel with bind_package"});
+  }
+
+  // What a kernel that reads tensors only would ignore.
+  void refuse_options(ExecutionPathResult& r, const AttentionSpec* spec,
+                      const ExecutionContext& context) const {
+    const std::string accepted = "none: the kernel of " + kernel_->package + " reads no options";
+    const std::string blocks = spec == nullptr ? std::string() : config::option_blocks(*spec);
+    if (!blocks.empty())
+      r.reasons.push_back({ReasonCode::option_owner, "options of " + name(r.backend), blocks,
+                           accepted, "remove them"});
+    if (context.protected_kv_prefix > 0)
+      r.reasons.push_back({ReasonCode::metadata, "protected_kv_prefix",
+                           std::to_string(context.protected_kv_prefix), accepted, "leave it out"});
+    if (context.laser_input_scale)
+      r.reasons.push_back({ReasonCode::metadata, "laser_input_scale",
+                           text::format_number(*context.laser_input_scale), accepted,
+                           "leave it out"});
   }
 
   // Forms of parallel attention that a package's kernel would get wrong in silence.
