@@ -1,7 +1,6 @@
 #include "fovea/attention.hpp"
 
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -16,69 +15,10 @@
 #include "src/cuda_device/device.hpp"
 #include "src/cuda_device/memory.hpp"
 #include "src/select/assumed_state.hpp"
+#include "src/select/plan_cache.hpp"
 
 namespace fovea {
 namespace {
-
-constexpr size_t kMaxPlans = 1024;
-// Of these, plans that hold the lists of a caller's mask in device memory.
-constexpr size_t kMaxMaskPlans = 8;
-
-// The block mask of a call on a device; its plan holds the lists.
-struct CallMask {
-  std::shared_ptr<const BlockMask> mask;
-
-  bool operator==(const CallMask& other) const {
-    if (mask == other.mask) return true;
-    return mask != nullptr && other.mask != nullptr && *mask == *other.mask;
-  }
-};
-
-// What a plan depends on besides the layer's facts and configuration.
-struct PlanKey {
-  Problem problem;
-  MaskMode mask_mode = MaskMode::none;
-  PackingMode packing_mode = PackingMode::none;
-  std::string kv_cache_dtype;
-  bool host_documents = false;
-  bool npu_attn_varlen = false;
-  bool sparse_state = false;
-  std::optional<BackendName> scheduled_dense;
-  std::string prepared;
-  CallMask block_mask;
-  std::optional<double> laser_input_scale;
-  int64_t protected_kv_prefix = 0;
-
-  bool operator==(const PlanKey&) const = default;
-};
-
-struct PlanKeyHash {
-  size_t operator()(const PlanKey& key) const noexcept { return hash_value(key.problem); }
-};
-
-PlanKey plan_key(const NormalForm& form, const ExecutionContext& context) {
-  return {form.problem,
-          context.mask_mode,
-          context.packing_mode,
-          context.kv_cache_dtype,
-          context.host_documents,
-          context.npu_attn_varlen,
-          context.sparse_state,
-          context.scheduled_dense,
-          context.prepared,
-          {context.block_mask},
-          context.laser_input_scale,
-          context.protected_kv_prefix};
-}
-
-// A plan with the receipt its runs hand out: the backend's own, plus what selection added.
-struct PlannedCall {
-  std::shared_ptr<const Plan> plan;
-  std::shared_ptr<const Receipt> receipt;
-  uint64_t epoch = 0;
-  bool without_lists = false;  // a dense backend stands in and takes no block lists
-  uint64_t last_use = 0;       // of a plan with a caller's mask
-};
 
 Status check_layer(const LayerOptions& layer, const Problem& p) {
   const auto differs = [&](const char* field, int64_t declared, int64_t got) -> Status {
@@ -174,27 +114,8 @@ struct Site {
   const uint64_t packages;   // bound_packages_epoch() of the facts
   WorkspacePool workspaces;  // of the CPU
 
-  std::mutex mutex;
-  std::unordered_map<PlanKey, PlannedCall, PlanKeyHash> plans;
-  uint64_t uses = 0;  // of plans with a caller's mask
+  PlanCache plans;
 };
-
-// Makes room for one more plan with a caller's mask. Returns the one used longest ago, if it has to
-// go: its memory is freed where no lock is held.
-PlannedCall make_room_for_mask(std::unordered_map<PlanKey, PlannedCall, PlanKeyHash>& plans) {
-  size_t count = 0;
-  auto oldest = plans.end();
-  for (auto at = plans.begin(); at != plans.end(); ++at) {
-    if (at->first.block_mask.mask == nullptr) continue;
-    ++count;
-    if (oldest == plans.end() || at->second.last_use < oldest->second.last_use) oldest = at;
-  }
-  PlannedCall dropped;
-  if (count < kMaxMaskPlans) return dropped;
-  dropped = std::move(oldest->second);
-  plans.erase(oldest);
-  return dropped;
-}
 
 Result<DeviceFacts> probe(Device device) {
   return device.type == DeviceType::cuda ? probe_cuda(device.index) : probe_cpu();
@@ -353,14 +274,7 @@ struct Attention::State {
     const uint64_t epoch = registry_epoch();
     const Problem& problem = form.problem;
     PlanKey key = plan_key(form, call_context);
-    {
-      std::lock_guard lock(site.mutex);
-      if (auto found = site.plans.find(key);
-          found != site.plans.end() && found->second.epoch == epoch) {
-        if (key.block_mask.mask != nullptr) found->second.last_use = ++site.uses;
-        return found->second;
-      }
-    }
+    if (auto known = site.plans.find(key, epoch)) return *std::move(known);
     if (state != nullptr && state->pattern() && !call_context.scheduled_dense) {
       // A geometry that does not fit is the backend's to refuse, with the reason.
       if (auto mask = state->mask(problem.seq_q)) call_context.block_mask = std::move(mask).value();
@@ -377,14 +291,7 @@ struct Attention::State {
     receipt.scheduled_dense = call_context.scheduled_dense.has_value();
     PlannedCall call{std::move(plan), std::make_shared<const Receipt>(std::move(receipt)), epoch,
                      problem.sparse.has_value() && !decision->problem.sparse, 0};
-    PlannedCall dropped;
-    std::lock_guard lock(site.mutex);
-    if (site.plans.size() >= kMaxPlans) site.plans.clear();
-    if (key.block_mask.mask != nullptr) {
-      dropped = make_room_for_mask(site.plans);
-      call.last_use = ++site.uses;
-    }
-    site.plans[std::move(key)] = call;
+    site.plans.insert(std::move(key), call);
     return call;
   }
 
