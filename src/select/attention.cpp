@@ -442,6 +442,7 @@ Result<ExecutionPathResult> Attention::resolve_execution_path(
   ExecutionContext declared = context;
   declared.sparse_state = call.sparse_state;
   declared.scheduled_dense = call.scheduled_dense;
+  declared.block_mask = call.block_mask;
   const AttentionMetadata nothing;
   return resolve_execution_path(call.problem, declared,
                                 merged.metadata != nullptr ? *merged.metadata : nothing,

@@ -337,13 +337,15 @@ std::shared_ptr<const Decision> Selector::decide(const RoleQuery& query, const P
                                                  const ExecutionContext& context) const {
   State& state = *state_;
   const uint64_t epoch = registry_epoch();
-  {
+  // What a mask holds stands in no key; its plans are kept by the layer.
+  const bool cached = context.block_mask == nullptr;
+  if (cached) {
     std::lock_guard lock(state.decision_mutex);
     if (state.recent != nullptr && matches(*state.recent_key, epoch, query, problem, context))
       return state.recent;
   }
   DecisionKey key{epoch, make_context_key(query, context), problem};
-  {
+  if (cached) {
     std::lock_guard lock(state.decision_mutex);
     if (auto found = state.decisions.find(key); found != state.decisions.end()) {
       state.recent_key = &found->first;
@@ -368,6 +370,7 @@ std::shared_ptr<const Decision> Selector::decide(const RoleQuery& query, const P
     log_once(LogLevel::info, "Resolved attention backend " + name(decision->backend) + " for " +
                                  role_text(query.role, query.category) + " via " +
                                  selection.source);
+  if (!cached) return decision;
   std::lock_guard lock(state.decision_mutex);
   if (state.decisions.size() >= kMaxDecisions) {
     state.recent_key = nullptr;

@@ -137,7 +137,7 @@ size_t TopkSelection::scratch_floats() const noexcept {
 }
 
 size_t TopkSelection::workspace_bytes(int workers) const noexcept {
-  if (most_ == columns_) return 0;
+  if (!selects()) return 0;
   const int64_t pooled =
       problem_.batch * problem_.heads_kv * columns_ * problem_.head_dim * cells();
   return round_up(static_cast<size_t>(pooled) * sizeof(float)) +
@@ -227,7 +227,7 @@ void TopkSelection::run(const void* q, const void* k, const void* lengths, bool 
   const Call call{q, k, lengths, wide, static_cast<float*>(workspace), counts, indices};
   const int64_t items = problem_.batch * problem_.heads_kv * columns_;
   float* scratch = nullptr;
-  if (most_ != columns_) {
+  if (selects()) {
     const auto pooled = static_cast<size_t>(items * problem_.head_dim * cells()) * sizeof(float);
     scratch = call.pooled + round_up(pooled) / sizeof(float);
     executor.parallel_for(items, [&](int64_t item, int) { pool_keys(call, item); });
@@ -264,7 +264,9 @@ Result<BlockMask> select_blocks(const BlockTopk& options, const AttentionTensors
   const BlockMaskShape shape{problem.seq_q,      problem.seq_kv, options.block_size,
                              options.block_size, problem.batch,  problem.heads_q};
   FOVEA_CHECK(sparse::check_shape(shape));
-  const sparse::TopkSelection selection(problem, options);
+  Problem described = problem;
+  described.has_kv_lengths = tensors.kv_lengths.present();
+  const sparse::TopkSelection selection(described, options);
   const auto rows = static_cast<size_t>(shape.batch * shape.heads * shape.rows());
   std::vector<int32_t> counts(rows);
   std::vector<int32_t> indices(rows * static_cast<size_t>(selection.most()));

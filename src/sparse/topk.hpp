@@ -32,6 +32,8 @@ class TopkSelection {
 
  private:
   struct Call;
+  // Whether some row may leave blocks out: a shorter item may keep a smaller share of its own.
+  bool selects() const noexcept { return problem_.has_kv_lengths || most_ < columns_; }
   int64_t cells() const noexcept { return block_ / kCellTokens; }
   size_t scratch_floats() const noexcept;
   void pool_keys(const Call& call, int64_t item) const noexcept;

@@ -155,6 +155,7 @@ const TopkCase kCases[] = {
     {"bf16 b2 h2 s300 sk=3000 d96 kvlen=2999,1500 scale=2", {0.5, 128, 128}},
     {"bf16 b1 h3 hk=1 s517 sk=2600 d40 layout=bhsd scale=2", {0.9, 128, 0}},
     {"f16 b3 h1 s129 sk=2100 d128 kvlen=2100,0,37", {0.6, 128, 1}},
+    {"bf16 b3 h2 s300 sk=1408 d64 kvlen=1408,1280,1152 scale=2", {0.25, 128, 0}},
     {"bf16 b1 h1 s16 sk=80000 d64 scale=4", {0.95, 128, 256}},
     {"bf16 b1 h2 s1000 sk=2500 d128 scale=2", {0.75, 64, 100}},
     {"f16 b2 h2 s333 sk=1999 d72 kvlen=1999,700 scale=2", {0.5, 64, 0}},

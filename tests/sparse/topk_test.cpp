@@ -117,6 +117,33 @@ TEST(BlockTopk, KeepsTheBlocksThatScoreHighest) {
   }
 }
 
+// Of 11 blocks the budget leaves none out, of 10 and 9 it keeps 8.
+TEST(BlockTopk, AShorterItemMayChooseWhereTheWholeAxisDoesNot) {
+  const Problem p = problem("f32 b3 h2 s300 sk=1408 d16 kvlen=1408,1280,1152");
+  const auto inputs = make_random_inputs(p).value();
+  BlockTopk options;
+  options.sparsity = 0.25;
+  const BlockMask mask = select_blocks(options, inputs.tensors(), p, serial_executor()).value();
+  for (int64_t b = 0; b < p.batch; ++b) {
+    Problem alone = p;
+    alone.batch = 1;
+    alone.seq_kv = p.kv_length_values[static_cast<size_t>(b)];
+    alone.has_kv_lengths = false;
+    alone.kv_length_values.clear();
+    AttentionTensors t = inputs.tensors();
+    t.kv_lengths = {};
+    for (TensorView* view : {&t.q, &t.k}) {
+      view->data = static_cast<float*>(view->data) + b * view->stride[0];
+      view->shape[0] = 1;
+    }
+    const BlockMask one = select_blocks(options, t, alone, serial_executor()).value();
+    EXPECT_EQ(one.min_count(), b == 0 ? 11 : 8);
+    for (int64_t h = 0; h < p.heads_q; ++h)
+      for (int64_t row = 0; row < mask.rows(); ++row)
+        EXPECT_TRUE(std::ranges::equal(mask.row(b, h, row), one.row(0, h, row))) << b << ' ' << row;
+  }
+}
+
 TEST(BlockTopk, TiesAndScoresThatCannotBeComparedGoToTheFirstBlocks) {
   const Problem p = problem("f32 b1 h1 s64 sk=1280 d8");
   const auto inputs = make_random_inputs(p).value();

@@ -3,6 +3,11 @@
 
 namespace fovea::block_topk_sm90 {
 
+bool selects(const Call& call) noexcept {
+  // A shorter item may keep a smaller share of its blocks.
+  return call.has_lengths || call.most < ceil_div(call.seq_kv, call.block);
+}
+
 WorkspaceLayout workspace_layout(const Call& call) noexcept {
   WorkspaceLayout layout;
   const auto take = [&](std::int64_t bytes) {
@@ -16,7 +21,7 @@ WorkspaceLayout workspace_layout(const Call& call) noexcept {
   const std::int64_t heads_kv = std::int64_t{call.batch} * call.heads_kv;
   layout.counts = take(heads_q * rows * 4);
   layout.indices = take(heads_q * rows * call.most * 4);
-  if (call.most == columns) return layout;
+  if (!selects(call)) return layout;
   const std::int64_t q_cells = ceil_div(call.seq_q, kCellTokens);
   const std::int64_t k_cells = ceil_div(call.seq_kv, kCellTokens);
   layout.q_cells = take(heads_q * q_cells * padded_dim(call.head_dim) * 2);

@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kThreads, 2) score_kernel(const __grid_constan
 #pragma unroll
   for (int h = 0; h < 2; h++) {
     const int cell = first_cell + warpgroup * 64 + warp * 16 + lane / 4 + 8 * h;
-    q_inside[h] = cell < p.q_count;
+    q_inside[h] = tiles > 0 && cell < p.q_count;
     q_scale[h] = q_inside[h] ? p.q_scales[static_cast<long long>(plane) * p.q_count + cell] *
                                    p.call.scale * 1.4426950408889634f
                              : 0.f;
@@ -292,7 +292,7 @@ int select(const Call& call, void* workspace, CUstream_st* stream) {
   p.k_cells = k_cells;
   p.q_scales = q_scales;
   p.k_scales = k_scales;
-  if (call.most < p.columns) {
+  if (selects(call)) {
     constexpr int kWarps = kPoolThreads / 32;
     const int q_blocks = ceil_div(planes * p.q_count, kWarps);
     const int k_blocks = ceil_div(call.batch * call.heads_kv * p.k_count, kWarps);

@@ -23,6 +23,7 @@ struct Call {
   int head_dim = 128;  // multiple of 8, at most 128
   Heads q, k;
   float scale = 0;
+  bool has_lengths = false;          // known before kv_lengths is
   const void* kv_lengths = nullptr;  // [batch] int32, or int64 (wide)
   bool kv_lengths_wide = false;
   int block = 128;  // 64 or 128
@@ -30,6 +31,9 @@ struct Call {
   std::int64_t protected_prefix = 0;
   int most = 0;  // indices of a row: blocks kept where all keys exist
 };
+
+/// Whether some row may leave blocks out, so that there is something to score.
+bool selects(const Call& call) noexcept;
 
 /// Sections of the workspace, in bytes from its start; what the attention kernel reads comes first.
 struct WorkspaceLayout {

@@ -16,6 +16,7 @@ block_topk_sm90::Heads heads(const Strides& s) { return {nullptr, s.batch, s.seq
 block_topk_sm90::Call make_selection(const Problem& p, const BlockTopk& options) {
   block_topk_sm90::Call call;
   call.f16 = p.dtype == kF16;
+  call.has_lengths = p.has_kv_lengths;
   call.batch = static_cast<int>(p.batch);
   call.heads_q = static_cast<int>(p.heads_q);
   call.heads_kv = static_cast<int>(p.heads_kv);

@@ -19,6 +19,7 @@ namespace {
 using text::concat;
 
 constexpr int64_t kMaxSize = (int64_t{1} << 31) - 1;
+constexpr int64_t kMaxPaddedBatch = 65535;  // of a launch's second axis
 
 // Versions of cuDNN whose attention is known to be wrong.
 struct KnownFault {
@@ -157,8 +158,8 @@ class CudnnPlan final : public Plan {
     FOVEA_CHECK(cuda::check(guard.error(), "choosing a device"));
     const cudnn::PaddingLayout layout = cudnn::padding_layout(problem_);
     char* const memory = static_cast<char*>(p.workspace) + cudnn::kWorkspaceBytes;
-    const cudnn::PaddingCall call{p.k,    p.v,  t.kv_lengths.data, t.kv_lengths.dtype == kI64,
-                                  memory, p.lse};
+    const cudnn::PaddingCall call{
+        p.k, p.v, t.kv_lengths.data, t.kv_lengths.dtype == kI64, memory, p.out, p.lse};
     const auto handle = static_cast<CUstream_st*>(stream.handle);
     FOVEA_CHECK(cuda::check(cudnn::launch_padding(problem_, call, handle), "copying k and v"));
     p.k = memory + layout.k;
@@ -260,6 +261,10 @@ class CudnnBackend final : public Backend {
     std::vector<Reason> more = refusals_beyond_table(problem, context.facts);
     const bool padded = choice.instance == kPadded;
     // Its padding multiplies hidden values by 0, so a NaN behind a length would reach the output.
+    if (padded && problem.batch > kMaxPaddedBatch)
+      more.push_back({ReasonCode::kv_lengths, "batch with kv_lengths",
+                      std::to_string(problem.batch), concat("at most ", kMaxPaddedBatch),
+                      "choose FLASH_ATTN"});
     if (padded && (spec == nullptr || !spec->allow_copy))
       more.push_back({ReasonCode::kv_lengths, "kv_lengths", "given without allow_copy",
                       "none, or allow_copy: k and v are copied with hidden rows cleared",

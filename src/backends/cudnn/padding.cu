@@ -17,9 +17,11 @@ struct Rows {
   int units;                      // of a head
 };
 
-__device__ int length_of(const void* lengths, bool wide, int b) {
-  return static_cast<int>(wide ? static_cast<const long long*>(lengths)[b]
-                               : static_cast<const int*>(lengths)[b]);
+/// A value out of range counts as the nearest one in it.
+__device__ int length_of(const void* lengths, bool wide, int b, int seq) {
+  const long long length =
+      wide ? static_cast<const long long*>(lengths)[b] : static_cast<const int*>(lengths)[b];
+  return static_cast<int>(min(max(length, 0ll), static_cast<long long>(seq)));
 }
 
 /// blockIdx.y: batch item, blockIdx.z: 0 for k, 1 for v.
@@ -28,7 +30,7 @@ __global__ void __launch_bounds__(kThreads)
                  int* q_lengths, int* kv_lengths) {
   const Rows& rows = blockIdx.z == 0 ? k : v;
   const std::int64_t b = blockIdx.y, at = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  const int length = length_of(lengths, wide, blockIdx.y);
+  const int length = length_of(lengths, wide, blockIdx.y, seq);
   if (blockIdx.z == 0 && at == 0) {
     q_lengths[b] = seq_q;
     kv_lengths[b] = length > 0 ? length : 1;
@@ -42,11 +44,16 @@ __global__ void __launch_bounds__(kThreads)
   rows.to[b * per_item + at] = value;
 }
 
+/// Rows of items without keys, a row of the output by one thread: `units` of it, if any LSE too.
 __global__ void __launch_bounds__(kThreads)
-    clear_empty(float* lse, std::int64_t rows, const void* lengths, bool wide) {
-  if (length_of(lengths, wide, blockIdx.y) > 0) return;
+    clear_empty(uint4* out, float* lse, std::int64_t rows, int units, const void* lengths,
+                bool wide, int seq) {
+  if (length_of(lengths, wide, blockIdx.y, seq) > 0) return;
   const std::int64_t at = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (at < rows) lse[blockIdx.y * rows + at] = -INFINITY;
+  if (at >= rows) return;
+  const std::int64_t row = blockIdx.y * rows + at;
+  for (int n = 0; n < units; n++) out[row * units + n] = uint4{};
+  if (lse) lse[row] = -INFINITY;
 }
 
 Rows rows_of(const void* from, void* to, const Strides& strides, std::int64_t dim) {
@@ -80,10 +87,11 @@ int launch_padding(const Problem& p, const PaddingCall& call, CUstream_st* strea
 }
 
 int launch_empty_items(const Problem& p, const PaddingCall& call, CUstream_st* stream) {
-  if (call.lse == nullptr) return cudaSuccess;
   const std::int64_t rows = p.heads_q * p.seq_q;
   const dim3 grid(blocks_for(rows), static_cast<unsigned>(p.batch));
-  clear_empty<<<grid, kThreads, 0, stream>>>(call.lse, rows, call.lengths, call.int64_lengths);
+  clear_empty<<<grid, kThreads, 0, stream>>>(static_cast<uint4*>(call.out), call.lse, rows,
+                                             static_cast<int>(p.dim_v / kUnit), call.lengths,
+                                             call.int64_lengths, static_cast<int>(p.seq_kv));
   return cudaGetLastError();
 }
 

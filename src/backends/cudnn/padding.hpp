@@ -14,7 +14,7 @@ namespace fovea::cudnn {
 // What one call adds to the workspace, in this order, each at a multiple of 256 bytes.
 struct PaddingLayout {
   size_t q_lengths = 0;   // int32 [B], all seq_q
-  size_t kv_lengths = 0;  // int32 [B]; 1 where the item has no key
+  size_t kv_lengths = 0;  // int32 [B]; 1, a cleared row, where the item has no key
   size_t k = 0;           // [B,Skv,Hkv,D]
   size_t v = 0;           // [B,Skv,Hkv,Dv]
   size_t bytes = 0;
@@ -30,11 +30,12 @@ struct PaddingCall {
   const void* lengths = nullptr;  // int32 or int64 [B]
   bool int64_lengths = false;
   void* memory = nullptr;  // padding_layout(problem).bytes
+  void* out = nullptr;     // [B,Sq,Hq,Dv] in either order of axes, contiguous
   float* lse = nullptr;    // [B,Hq,Sq] or null
 };
 // Before the graph: lengths and copies. Hidden rows are written as zeros and never read.
 int launch_padding(const Problem& problem, const PaddingCall& call, CUstream_st* stream);
-// After the graph: the LSE of items without keys is -inf; their output is 0 already.
+// After the graph: the output of items without keys is 0 and their LSE -inf.
 int launch_empty_items(const Problem& problem, const PaddingCall& call, CUstream_st* stream);
 
 }  // namespace fovea::cudnn

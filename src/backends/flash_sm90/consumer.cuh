@@ -78,8 +78,9 @@ struct Consumer {
     else
       cuda::mbarrier_arrive_remote(release_base + offset);
   }
+  /// Every warp: each may read its rows of Q again after the products.
   FOVEA_DEVICE void free_q(bool last) {
-    if (last && leader && warp == 0) cuda::mbarrier_arrive(bars + T::kQEmpty + q_slot());
+    if (last && leader) cuda::mbarrier_arrive(bars + T::kQEmpty + q_slot());
   }
   FOVEA_DEVICE void free_k() {
     release(T::kKEmpty + 8 * k_ring.stage);

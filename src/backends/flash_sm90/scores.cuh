@@ -18,9 +18,12 @@ FOVEA_DEVICE void warp_scores(float (&s)[Traits<kKey>::kScores], uint32_t q, con
   const uint32_t q_row = thread / 32 * 16 + lane % 16, q_chunk = lane / 16;
   // Row lane / 4 of the first block, and in a pair of the second one too.
   constexpr int kRows = T::kPairs ? T::kBlockKv / 2 : T::kBlockKv;
+  // The caller's lists may hold anything; a block beyond the keys is read as the first one.
   const auto rows_of = [&](int block) {
+    const unsigned last = static_cast<unsigned>(t.kv_length) / kRows;
+    const int64_t first = static_cast<unsigned>(block) < last ? block * kRows : 0;
     return static_cast<const uint16_t*>(p.k) + t.batch * p.k_batch +
-           (t.kv_start + block * kRows + static_cast<int>(lane / 4)) * p.k_row +
+           (t.kv_start + first + static_cast<int>(lane / 4)) * p.k_row +
            divide(t.head, p.kv_group) * p.k_head;
   };
   const uint16_t* k[T::kPairs ? 2 : 1];
