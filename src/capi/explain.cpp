@@ -14,7 +14,12 @@ namespace {
 
 // The facts of the machine's own CPU, or of the device that is described.
 fovea::Result<fovea::DeviceFacts> facts_of(const char* platform, const char* facts) {
-  if (platform == nullptr) return fovea::probe_cpu();
+  if (platform == nullptr) {
+    if (facts == nullptr || facts[0] == '\0') return fovea::probe_cpu();
+    return fovea::Error{fovea::ErrorCode::invalid_argument,
+                        "facts need a platform (accepted: \"cuda\", \"rocm\", ...)",
+                        {}};
+  }
   FOVEA_TRY(const fovea::PlatformId id, fovea::parse_platform(platform));
   if (id == fovea::PlatformId::cpu && (facts == nullptr || facts[0] == '\0'))
     return fovea::probe_cpu();

@@ -34,22 +34,26 @@ constexpr std::string_view kDense = "FLASH_ATTN or TORCH_SDPA";
 using namespace backend;
 
 constexpr Row kRows[] = {
-    own(TORCH_SDPA, kSdpa, "torch's own attention through its binding", sm_range(75),
-        embedded(Family::portable)),
+    tried(own(TORCH_SDPA, kSdpa, "torch's own attention through its binding", sm_range(75),
+              embedded(Family::portable)),
+          "sm_90"),
     by_package(TORCH_SDPA, "torch", {}),
 
-    library(CUDNN_ATTN, Provider::cudnn, kCudnn, "FLASHINFER_ATTN or TORCH_SDPA", kAmpere,
-            installed("cudnn"), not_older("cudnn", {9, 0, 0}), head_multiple(8, 256)),
+    tried(library(CUDNN_ATTN, Provider::cudnn, kCudnn, "FLASHINFER_ATTN or TORCH_SDPA", kAmpere,
+                  installed("cudnn"), not_older("cudnn", {9, 0, 0}), head_multiple(8, 256)),
+          "sm_90"),
 
-    own(FLASH_ATTN, kFlash, kPlain, kAmpereToHopper, embedded(Family::sm80)),
+    tried(own(FLASH_ATTN, kFlash, kPlain, kAmpereToHopper, embedded(Family::sm80)), "sm_90"),
     with_package(FLASH_ATTN, "flash_attn_3", kPlain, kAmpereToHopper, kNotTuring),
     with_package(FLASH_ATTN, "flash_attn", kPlain, kAmpereToHopper, kNotTuring),
     with_package(FLASH_ATTN, "fa4", kPlain, kBlackwell),
 
-    own(FLASH_ATTN_2, kFlashSm80, kPlain, kAmpere, embedded(Family::sm80), kCuda11_6),
+    tried(own(FLASH_ATTN_2, kFlashSm80, kPlain, kAmpere, embedded(Family::sm80), kCuda11_6),
+          "sm_90"),
     with_package(FLASH_ATTN_2, "flash_attn", kPlain, kAmpere, kCuda11_6),
 
-    own(FLASH_ATTN_3, kFlashSm90, kDense, kHopper, embedded(Family::sm90), kCuda12_0),
+    tried(own(FLASH_ATTN_3, kFlashSm90, kDense, kHopper, embedded(Family::sm90), kCuda12_0),
+          "sm_90"),
     with_package(FLASH_ATTN_3, "flash_attn_3", kDense, kHopper, kCuda12_0),
 
     with_package(FLASH_ATTN_4, "fa4", "FLASH_ATTN_2 or TORCH_SDPA", kFlash4, kCuda12_8),
@@ -64,17 +68,23 @@ constexpr Row kRows[] = {
                  kSage2),
     with_package(SAGE_ATTN_3, "sageattn3", kPlain, kBlackwell, head_set({64, 128, 256})),
 
-    own(RADIAL_ATTN, kBlockSparseSm90, kDense, kHopper, embedded(Family::sm90), kCuda12_0),
+    tried(own(RADIAL_ATTN, kBlockSparseSm90, kDense, kHopper, embedded(Family::sm90), kCuda12_0),
+          "sm_90"),
     with_package(RADIAL_ATTN, "tf_kernel", kDense, kAmpere, kCuda11_8),
     with_package(RADIAL_ATTN, "flashinfer", kDense, kAmpere, kCuda11_8),
     with_package(RADIAL_ATTN, "sageattention", kDense, kAmpere, kCuda11_8),
-    own(LOCAL_SPARSE_ATTN, kBlockSparseSm90, kDense, kHopper, embedded(Family::sm90), kCuda12_0),
+    tried(own(LOCAL_SPARSE_ATTN, kBlockSparseSm90, kDense, kHopper, embedded(Family::sm90),
+              kCuda12_0),
+          "sm_90"),
     with_package(LOCAL_SPARSE_ATTN, "tf_kernel", kDense, kAmpere, kCuda11_6),
     with_package(LOCAL_SPARSE_ATTN, "block_sparse_attn", kDense, kAmpere, kCuda11_6),
-    own(SPARGE_ATTN, kBlockSparseSm90, kDense, kHopper, embedded(Family::sm90), kCuda12_0),
+    tried(own(SPARGE_ATTN, kBlockSparseSm90, kDense, kHopper, embedded(Family::sm90), kCuda12_0),
+          "sm_90"),
     with_package(SPARGE_ATTN, "spas_sage_attn", kDense, kSparge, kCuda12_0, head_set({64, 128})),
     with_package(SPARGE_ATTN, "sparse_sageattn", kDense, kSparge, kCuda12_0, head_set({64, 128})),
-    own(BLOCK_SPARSE_ATTN, kBlockSparseSm90, kDense, kHopper, embedded(Family::sm90), kCuda12_0),
+    tried(own(BLOCK_SPARSE_ATTN, kBlockSparseSm90, kDense, kHopper, embedded(Family::sm90),
+              kCuda12_0),
+          "sm_90"),
     with_package(BLOCK_SPARSE_ATTN, "block_sparse_attn", kDense, kAmpere, kCuda11_6),
     with_package(FASTVIDEO_VSA, "fastvideo_kernel", kDense),
 

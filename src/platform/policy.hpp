@@ -174,7 +174,7 @@ struct Row {
   std::string_view path;     // registry path; packages take theirs from their name
   std::string_view instead;  // backends to use where this one cannot run
   std::array<Check, 6> checks = {};
-  bool tried = false;  // has run on such a device
+  std::string_view tried = {};  // where it has run: "yes" or kinds of devices; empty: nowhere
 };
 
 // A kernel of this project.
@@ -201,8 +201,8 @@ constexpr Row with_package(BackendName backend, std::string_view package, std::s
                            Checks... checks) {
   return by_package(backend, package, instead, checks..., installed(package));
 }
-constexpr Row tried(Row row) {
-  row.tried = true;
+constexpr Row tried(Row row, std::string_view where = "yes") {
+  row.tried = where;
   return row;
 }
 

@@ -207,6 +207,10 @@ class AttentionTest(unittest.TestCase):
 
 
 class ReportTest(unittest.TestCase):
+    def test_facts_need_a_platform(self):
+        with self.assertRaisesRegex(fovea.ArgumentError, "platform"):
+            fovea.explain(facts={"sm": 90}, backend="FLASH_ATTN")
+
     def test_explain_answers_for_this_machine_and_for_another(self):
         here = fovea.explain(problem="f32 b1 h4 s128 d64")
         self.assertEqual(here["schema"], "fovea.explain/1")

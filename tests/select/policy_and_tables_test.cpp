@@ -52,6 +52,24 @@ std::vector<Reason> device_reasons(BackendName backend, std::string_view path,
   return out;
 }
 
+// A name with several kernels takes one that the binary holds.
+TEST(PolicyAndTables, KernelsAreThoseThatTheBinaryEmbeds) {
+  const auto path_of = [](const char* facts) {
+    ExecutionContext context;
+    context.facts = *parse_facts(PlatformId::cuda, facts);
+    context.local = false;
+    const Problem problem = *parse_problem("bf16 b1 h8 s512 d128");
+    for (const backends::BackendEntry& entry : backends::backend_list())
+      if (entry.path == "builtin:flash")
+        return entry.make()->resolve(backend::FLASH_ATTN, problem, nullptr, context).path;
+    return std::string("no builtin:flash");
+  };
+  EXPECT_EQ(path_of("sm=90"), "cuda.flash_sm90");
+  EXPECT_EQ(path_of("sm=90,kernels=sm_80+sm_90a"), "cuda.flash_sm90");
+  EXPECT_EQ(path_of("sm=90,kernels=sm_90a"), "cuda.flash_sm90");
+  EXPECT_EQ(path_of("sm=90,kernels=sm_80"), "cuda.flash_sm80");
+}
+
 TEST(PolicyAndTables, WhatThePolicyAdmitsTheTableCanRun) {
   int agreed = 0;
   for (const char* text : kDevices) {

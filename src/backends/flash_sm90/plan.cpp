@@ -7,6 +7,7 @@
 #include "src/backends/block_topk_sm90/selection.hpp"
 #include "src/backends/flash_sm90/launch.hpp"
 #include "src/backends/run_tensors.hpp"
+#include "src/core/text.hpp"
 #include "src/cuda_device/device_guard.hpp"
 #include "src/cuda_device/graph_retention.hpp"
 #include "src/cuda_device/memory.hpp"
@@ -17,7 +18,15 @@ std::optional<Reason> needs_hopper(const DeviceFacts& facts) {
   if (facts.platform() != PlatformId::cuda)
     return Reason{
         ReasonCode::platform, "platform", std::string(name(facts.platform())), "cuda", {}};
-  if (facts.integer("sm") == 90) return std::nullopt;
+  if (facts.integer("sm") == 90) {
+    // Of a binary whose architectures are stated, these kernels must be among them.
+    const std::string_view kernels = facts.get("kernels").value_or("unknown");
+    if (kernels == "unknown") return std::nullopt;
+    for (const std::string_view architecture : text::split(kernels, '+'))
+      if (architecture == "sm_90a") return std::nullopt;
+    return Reason{ReasonCode::architecture, "binary", text::concat("built for ", kernels), "sm_90a",
+                  "rebuild with ./dev build --cuda sm90"};
+  }
   return Reason{ReasonCode::architecture, "sm", std::string(facts.get("sm").value_or("unknown")),
                 "90", "choose FLASH_ATTN, which takes the best kernel of the device"};
 }
