@@ -8,6 +8,7 @@
 #include "fovea/registry.hpp"
 #include "fovea/schedule.hpp"
 #include "fovea/select.hpp"
+#include "fovea/validation.hpp"
 #include "src/config/rules.hpp"
 #include "src/core/log.hpp"
 
@@ -115,6 +116,18 @@ std::string registry_path(const PolicyVerdict& verdict) {
   if (!verdict.path.empty() || !verdict.provider.starts_with(kPackage)) return verdict.path;
   const std::string package = verdict.provider.substr(kPackage.size());
   return "package:" + package.substr(0, package.find(' '));
+}
+
+// What keeps a path that runs from being called verified.
+Reason unvalidated(const ExecutionPathResult& report, const ExecutionContext& context) {
+  if (context.parallel_strategy == ParallelStrategy::none && context.outer_boundaries.empty())
+    return {ReasonCode::unvalidated,
+            "path",
+            report.path + ", without a validation record",
+            {},
+            "validate it with " + validation_command(report.backend, report.path, context.facts)};
+  return {ReasonCode::unvalidated, "surroundings", "a parallel strategy or an outer boundary",
+          "the kernel on its own", "validate the combination in the host engine"};
 }
 
 // A refusal always says why.
@@ -232,6 +245,8 @@ struct Selector::State {
           d.spec = candidate.spec;
           d.problem = asked;
           d.report = std::move(report);
+          if (d.report.support == SupportStatus::unmigrated && d.report.reasons.empty())
+            d.report.reasons.push_back(unvalidated(d.report, context));
           d.implementation = std::move(implementation);
         } else {
           entry.verdict = TrailVerdict::rejected;

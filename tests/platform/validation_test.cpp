@@ -54,6 +54,10 @@ TEST(Validation, ASupportedAnswerOnAnAcceleratorHasItsCommittedRecord) {
         EXPECT_EQ(entry.report.support == SupportStatus::supported,
                   record != nullptr && covers(*record, *parse_problem(problem)))
             << preset.name << ' ' << name(entry.report.backend) << ' ' << entry.report.path;
+        if (record != nullptr && covers(*record, *parse_problem(problem))) continue;
+        ASSERT_FALSE(entry.report.reasons.empty()) << entry.report.path;
+        EXPECT_EQ(entry.report.reasons.back().code, ReasonCode::unvalidated) << entry.report.path;
+        EXPECT_NE(entry.report.reasons.back().remedy.find("--record"), std::string::npos);
       }
     }
   }

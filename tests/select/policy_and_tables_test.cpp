@@ -68,6 +68,7 @@ TEST(PolicyAndTables, KernelsAreThoseThatTheBinaryEmbeds) {
   EXPECT_EQ(path_of("sm=90,kernels=sm_80+sm_90a"), "cuda.flash_sm90");
   EXPECT_EQ(path_of("sm=90,kernels=sm_90a"), "cuda.flash_sm90");
   EXPECT_EQ(path_of("sm=90,kernels=sm_80"), "cuda.flash_sm80");
+  EXPECT_EQ(path_of("sm=90,cuda=11.8"), "cuda.flash_sm80");
 }
 
 TEST(PolicyAndTables, WhatThePolicyAdmitsTheTableCanRun) {

@@ -19,6 +19,10 @@ std::optional<Reason> needs_hopper(const DeviceFacts& facts) {
     return Reason{
         ReasonCode::platform, "platform", std::string(name(facts.platform())), "cuda", {}};
   if (facts.integer("sm") == 90) {
+    const std::optional<Version> cuda = facts.version("cuda");
+    if (cuda && *cuda < Version{12, 0, 0})
+      return Reason{ReasonCode::version, "cuda", std::string(*facts.get("cuda")), ">= 12.0",
+                    "update the driver, or choose FLASH_ATTN_2"};
     // Of a binary whose architectures are stated, these kernels must be among them.
     const std::string_view kernels = facts.get("kernels").value_or("unknown");
     if (kernels == "unknown") return std::nullopt;
