@@ -31,11 +31,11 @@ def microseconds(call, count=3000, rounds=7):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--library")
+    parser.add_argument("--library", dest="libfovea")
     parser.add_argument("--check", type=float)
     arguments = parser.parse_args()
-    if arguments.library:
-        fovea.load_library(arguments.library)
+    if arguments.libfovea:
+        fovea.load_library(arguments.libfovea)
     torch.set_num_threads(1)
     key = fovea.torch.resolve_key(backend="FLASH_ATTN", threads=1)
     with torch.inference_mode():

@@ -35,7 +35,7 @@ def parse():
     parser.add_argument("--box", type=float, default=100.0, help="seconds for everything (default 100)")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--compile", action="store_true", help="compile the repeated blocks; takes minutes more")
-    parser.add_argument("--library", help="libfovea.so, when it is not in the package")
+    parser.add_argument("--library", dest="libfovea", help="libfovea.so, when it is not in the package")
     parser.add_argument("--output", help="all numbers as JSON")
     return parser.parse_args()
 
@@ -45,8 +45,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
 import fovea  # noqa: E402
 
-if arguments.library:
-    fovea.load_library(arguments.library)
+if arguments.libfovea:
+    fovea.load_library(arguments.libfovea)
 
 import diffusers  # noqa: E402
 import torch  # noqa: E402

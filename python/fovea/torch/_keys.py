@@ -40,30 +40,30 @@ class Layer:
         self.config = config
         self.role = stated["role"]
         self.category = stated["category"]
-        self.library = fovea._lib()
+        self.lib = fovea._lib()
         self.handle = c.c_void_p()
         fovea._call(
-            self.library.fovea_attention_create, c.byref(options), config._handle, c.byref(self.handle)
+            self.lib.fovea_attention_create, c.byref(options), config._handle, c.byref(self.handle)
         )
         # Receipts of the plans made so far, by problem; written under the lock.
         self.receipts = {}
 
     def __del__(self):
         if getattr(self, "handle", None):
-            self.library.fovea_attention_free(self.handle)
+            self.lib.fovea_attention_free(self.handle)
 
 
 class Metadata:
     """What a model states about the masks of a call, from JSON text."""
 
     def __init__(self, text):
-        self.library = fovea._lib()
+        self.lib = fovea._lib()
         self.handle = c.c_void_p()
-        fovea._call(self.library.fovea_metadata_create, text.encode(), c.byref(self.handle))
+        fovea._call(self.lib.fovea_metadata_create, text.encode(), c.byref(self.handle))
 
     def __del__(self):
         if getattr(self, "handle", None):
-            self.library.fovea_metadata_free(self.handle)
+            self.lib.fovea_metadata_free(self.handle)
 
 
 def parse(key):
@@ -107,7 +107,7 @@ def layer(key):
     """The layer of a key, made on first use."""
     with _lock:
         found = _layers.get(key)
-        if found is None or found.library is not fovea._lib():
+        if found is None or found.lib is not fovea._lib():
             found = _layers[key] = Layer(key)
         return found
 

@@ -199,7 +199,7 @@ class PreparedCall:
 
     def __init__(self, layer, call, metadata, state, out_shape, lse_shape, dtype, device):
         self.layer = layer
-        self.library = layer.library
+        self.lib = layer.lib
         self.call = call
         self.pointed_to = metadata, state
         if metadata is not None:
@@ -220,27 +220,27 @@ class PreparedCall:
             lse = torch.empty(lse_shape, dtype=torch.float32, device=device)
             describe(call.lse, lse, "lse")
             call.lse.data = lse.data_ptr()
-        fovea._call(self.library.fovea_attention_plan, layer.handle, self.reference, c.byref(self.plan))
-        self.workspace_bytes = self.library.fovea_plan_workspace_bytes(self.plan)
+        fovea._call(self.lib.fovea_attention_plan, layer.handle, self.reference, c.byref(self.plan))
+        self.workspace_bytes = self.lib.fovea_plan_workspace_bytes(self.plan)
         # A small one on the CPU is kept: calls of one thread follow each other.
         self.workspace = None
         if device.type == "cpu" and 0 < self.workspace_bytes <= _MOST_KEPT_BYTES:
             self.workspace_memory = _cpu_workspace(self.workspace_bytes)
             self.workspace = _aligned(self.workspace_memory)
-        self.run_plan = self.library.fovea_plan_run
+        self.run_plan = self.lib.fovea_plan_run
         text = c.c_void_p()
-        fovea._call(self.library.fovea_plan_problem, self.plan, c.byref(text))
+        fovea._call(self.lib.fovea_plan_problem, self.plan, c.byref(text))
         self.problem = c.string_at(text).decode()
-        self.library.fovea_string_free(text)
+        self.lib.fovea_string_free(text)
         receipt = c.c_void_p()
-        fovea._call(self.library.fovea_plan_receipt, self.plan, c.byref(receipt))
-        self.receipt = json.loads(self.library.fovea_receipt_json(receipt))
-        self.library.fovea_receipt_free(receipt)
+        fovea._call(self.lib.fovea_plan_receipt, self.plan, c.byref(receipt))
+        self.receipt = json.loads(self.lib.fovea_receipt_json(receipt))
+        self.lib.fovea_receipt_free(receipt)
         _keys.note_receipt(layer, self.problem, self.receipt)
 
     def __del__(self):
         if getattr(self, "plan", None):
-            self.library.fovea_plan_free(self.plan)
+            self.lib.fovea_plan_free(self.plan)
 
 
 class _Local(threading.local):
