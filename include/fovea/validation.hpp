@@ -25,8 +25,9 @@ struct ValidationRecord {
   bool packed = false;
 };
 
-// Whether every kind of the problem (key lengths or a key mask, seq_q != seq_kv, packed documents)
-// passed in the record's run. Pure; thread-safe.
+// Whether the record's run holds problems like this one: bf16 in and out, heads up to 256, no
+// causal, window or other mask, and every kind of it (key lengths or a key mask, seq_q != seq_kv,
+// packed documents) among those that passed. Pure; thread-safe.
 FOVEA_API bool covers(const ValidationRecord& record, const Problem& problem) noexcept;
 
 // All records. Thread-safe; static storage.

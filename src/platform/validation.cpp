@@ -37,6 +37,13 @@ std::string device_class(const DeviceFacts& facts) {
 }
 
 bool covers(const ValidationRecord& record, const Problem& problem) noexcept {
+  // What the run holds: bf16 in and out, heads up to 256, every key or a prefix or a key mask.
+  constexpr int64_t kLargestHead = 256;
+  const MaskKind mask = problem.mask.kind;
+  if (problem.dtype != kBF16 || problem.out_dtype != kBF16 || problem.head_dim > kLargestHead ||
+      problem.dim_v > kLargestHead || problem.causal || problem.window != Window{} ||
+      (mask != MaskKind::none && mask != MaskKind::keys) || !problem.pieces.empty())
+    return false;
   const bool padded = problem.has_kv_lengths || problem.mask.kind == MaskKind::keys;
   return (record.key_padding || !padded) &&
          (record.unequal_lengths || problem.seq_q == problem.seq_kv) &&

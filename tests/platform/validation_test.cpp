@@ -81,6 +81,13 @@ TEST(Validation, ARecordCoversTheKindsThatPassed) {
     EXPECT_TRUE(covers(record, problem)) << row.problem;
   }
   EXPECT_TRUE(covers({}, *parse_problem("bf16 b2 h4 s64 d64 lse=1")));
+  ValidationRecord all;
+  all.key_padding = all.unequal_lengths = all.packed = true;
+  for (const char* outside :
+       {"f16 b1 h1 s64 d64", "f32 b1 h1 s64 d64", "bf16 b1 h1 s64 d64 out=f32",
+        "bf16 b1 h1 s64 d264", "bf16 b1 h1 s64 d64 mask=causal", "bf16 b1 h1 s64 d64 window=8,8",
+        "bf16 b1 h1 s64 d64 mask=bias"})
+    EXPECT_FALSE(covers(all, *parse_problem(outside))) << outside;
 }
 
 TEST(Validation, EveryRecordIsAFileOfTheTree) {
