@@ -132,6 +132,9 @@ std::optional<Normalised> normalise_known(PlatformId id, const FactKey& key,
     if (!isa) return Normalised{{}, platform::isa_list()};
     return Normalised{std::string(simd::name(*isa))};
   }
+  // Other flags may be given as the version of what is there.
+  if (key.key == "fovea_kernels" && value != "0" && value != "1")
+    return Normalised{{}, "0, 1 or unknown"};
   if (key.key == "gfx") {
     std::string folded = text::fold(value);
     if (starts_with_digit(folded)) folded.insert(0, "gfx");

@@ -117,6 +117,7 @@ TEST(ParseFacts, RequiredKeysAreNamed) {
 TEST(ParseFacts, FlagsAreFlags) {
   EXPECT_EQ(read(PlatformId::cuda, "sm=90,fovea_kernels=0"), "cuda: fovea_kernels=0,sm=90");
   expect_message(PlatformId::cuda, "sm=90,fovea_kernels=no", {"'fovea_kernels'", "0, 1"});
+  expect_message(PlatformId::cuda, "sm=90,fovea_kernels=2", {"'fovea_kernels'", "0, 1"});
   expect_message(PlatformId::npu, "laser=", {"'laser'", "0, 1"});
 }
 
