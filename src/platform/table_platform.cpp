@@ -69,6 +69,11 @@ void offer_alternatives(std::vector<Reason>& reasons, std::span<const std::vecto
   }
 }
 
+bool asks_for_package(const Row& row) {
+  return std::any_of(row.checks.begin(), row.checks.end(),
+                     [](const Check& check) { return check.kind == Check::Kind::installed; });
+}
+
 }  // namespace
 
 TablePlatform::TablePlatform(const Policy& policy, DeviceFacts facts)
@@ -108,15 +113,18 @@ TablePlatform::Opinion TablePlatform::opinion(const Row& row, const PolicyQuery&
 std::vector<TablePlatform::Opinion> TablePlatform::opinions(BackendName backend,
                                                             const PolicyQuery& query) const {
   std::vector<Opinion> list;
-  bool own = false;
+  bool fits = false, runs = false;  // a kernel of this project: the device, and altogether
   for (const Row& row : policy_->rows) {
     if (row.backend != backend) continue;
     if (hidden(row)) continue;
     if (!query.provider.empty() && query.provider != name(row.provider)) continue;
-    // Packages stand in only where this project has no kernel for the device.
-    if (own && row.provider == Provider::package) continue;
+    // Packages stand in where this project has no kernel that can run; where it has one for the
+    // device, which a build lacks, only those that are known to be there.
+    if (row.provider == Provider::package && (runs || (fits && !asks_for_package(row)))) continue;
     list.push_back(opinion(row, query));
-    own = own || (row.provider == Provider::fovea && list.back().device_reasons == 0);
+    if (row.provider != Provider::fovea) continue;
+    fits = fits || list.back().device_reasons == 0;
+    runs = runs || list.back().reasons.empty();
   }
   return list;
 }

@@ -160,6 +160,10 @@ TEST(CudaPolicy, ProvidersAndPaths) {
       // A package does not displace a kernel of ours.
       {"sm=90,flash_attn=2.8.0,flash_attn_3=3.0", FLASH_ATTN, "fovea", "builtin:flash"},
       {"sm=120,fa4=4.0.0b33", FLASH_ATTN, "package fa4 4.0.0b33", "package:fa4"},
+      // Where a build or its toolkit lacks ours, an installed package stands in.
+      {"sm=89,kernels=none,flash_attn=2.8", FLASH_ATTN, "package flash_attn 2.8",
+       "package:flash_attn"},
+      {"sm=90,cuda=11.8,tf_kernel=1", RADIAL_ATTN, "package tf_kernel", "package:tf_kernel"},
       {"sm=90,flash_attn=2.8.0,fovea_kernels=0", FLASH_ATTN, "package flash_attn 2.8.0",
        "package:flash_attn"},
       {"sm=90,flash_attn=2.8.0,flash_attn_3=3.0,fovea_kernels=0", FLASH_ATTN,
