@@ -7,7 +7,9 @@
 
 Each contender is a command that keeps running and answers lines "<runs> <problem string>" with JSON, so
 every library is loaded once and in a process of its own. Per problem each contender warms up for at least
-a fifth of a second; then, in every round, each runs in turn. The figure is the median over all runs. A
+a fifth of a second; then, in every round, each runs in turn, the others stopped: threads that some libraries
+leave spinning after a call would take the processor from the next one. The first run of a turn, with cold caches
+and sleeping threads, does not count. The figure is the median over all others. A
 contender that cannot run a problem stands in the table with its own words. The first contender is the one
 that the others are compared with."""
 
@@ -15,6 +17,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
@@ -41,9 +44,17 @@ class Contender:
             key, value = words.pop(0).split("=", 1)
             environment[key] = value
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env=environment)
+                                        env=environment, start_new_session=True)
+        self.signal(signal.SIGSTOP)
+
+    def signal(self, number):
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            pass
 
     def ask(self, runs, problem):
+        self.signal(signal.SIGCONT)
         try:
             self.process.stdin.write(f"{runs} {problem}\n")
             self.process.stdin.flush()
@@ -51,6 +62,13 @@ class Contender:
             return json.loads(line) if line else {"error": "the program ended"}
         except (OSError, ValueError) as error:
             return {"error": str(error)}
+        finally:
+            self.signal(signal.SIGSTOP)
+
+    def close(self):
+        self.signal(signal.SIGCONT)
+        self.process.stdin.close()
+        self.process.wait()
 
     def warm_up(self, problem):
         """Milliseconds of the last run, or the error."""
@@ -76,8 +94,8 @@ def measure(contenders, problem, rounds):
     for _ in range(rounds):
         for contender in contenders:
             if contender.name in times:
-                answer = contender.ask(runs[contender.name], problem)
-                times[contender.name] += answer.get("ms", [])
+                answer = contender.ask(1 + runs[contender.name], problem)
+                times[contender.name] += answer.get("ms", [])[1:]
     return [{"problem": problem, "contender": contender.name, "error": errors.get(contender.name),
              "median_ms": statistics.median(times[contender.name]) if times.get(contender.name) else None}
             for contender in contenders]
@@ -102,20 +120,25 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", metavar="F")
     options = parser.parse_args()
-    contenders = [Contender(text, options.threads) for text in options.contender]
-    rows = []
-    for problem in options.problem:
-        measured = measure(contenders, problem, options.rounds)
-        first = measured[0]["median_ms"]
-        for row in measured:
-            if row["median_ms"] is not None:
-                row["gflops"] = flops(problem) / row["median_ms"] / 1e6
-                row["ratio"] = row["median_ms"] / first if first else float("nan")
-        rows += measured
-        print(table(measured), flush=True)
-    for contender in contenders:
-        contender.process.stdin.close()
-        contender.process.wait()
+    contenders, rows = [], []
+    try:
+        for text in options.contender:
+            try:
+                contenders.append(Contender(text, options.threads))
+            except OSError as error:
+                parser.error(f"--contender {text}: {error}")
+        for problem in options.problem:
+            measured = measure(contenders, problem, options.rounds)
+            first = measured[0]["median_ms"]
+            for row in measured:
+                if row["median_ms"] is not None:
+                    row["gflops"] = flops(problem) / row["median_ms"] / 1e6
+                    row["ratio"] = row["median_ms"] / first if first else float("nan")
+            rows += measured
+            print(table(measured), flush=True)
+    finally:
+        for contender in contenders:
+            contender.close()
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"threads": options.threads, "rows": rows}, file, indent=1)
