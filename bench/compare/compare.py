@@ -60,6 +60,8 @@ class Contender:
             self.process.stdin.flush()
             line = self.process.stdout.readline()
             return json.loads(line) if line else {"error": "the program ended"}
+        except BrokenPipeError:
+            return {"error": "the program ended"}
         except (OSError, ValueError) as error:
             return {"error": str(error)}
         finally:
@@ -67,7 +69,10 @@ class Contender:
 
     def close(self):
         self.signal(signal.SIGCONT)
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:  # it ended before the last question
+            pass
         self.process.wait()
 
     def warm_up(self, problem):
@@ -95,7 +100,11 @@ def measure(contenders, problem, rounds):
         for contender in contenders:
             if contender.name in times:
                 answer = contender.ask(1 + runs[contender.name], problem)
-                times[contender.name] += answer.get("ms", [])[1:]
+                if "error" in answer:
+                    errors[contender.name] = answer["error"]
+                    del times[contender.name]
+                else:
+                    times[contender.name] += answer["ms"][1:]
     return [{"problem": problem, "contender": contender.name, "error": errors.get(contender.name),
              "median_ms": statistics.median(times[contender.name]) if times.get(contender.name) else None}
             for contender in contenders]
