@@ -1,6 +1,6 @@
 // The Hopper kernel against a float64 oracle on the GPU: shapes, strides, masks, poisoned padding,
-// packed documents, repeatability, graph replay. Standalone: flash_sm90_test [seed] [first case]
-// [one]
+// packed documents, repeatability, graph replay, order between launches. Standalone:
+// flash_sm90_test [seed] [first case] [one]
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -13,6 +13,7 @@
 
 #include "src/backends/flash_sm90/launch.hpp"
 #include "tests/gpu/flash_sm90_oracle.cuh"
+#include "tests/gpu/flash_sm90_order.cuh"
 
 using namespace fovea::flash_sm90;
 
@@ -685,6 +686,7 @@ int main(int argc, char** argv) {
     const bool same = graph_replay(stream);
     (same ? passed : failed)++;
     if (!same) std::printf("FAIL graph replay\n");
+    passed += order::check(seed, failed);
     host_cost(stream);
   }
   std::printf(
