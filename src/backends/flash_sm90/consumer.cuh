@@ -26,7 +26,8 @@ struct Consumer {
   const int warpgroup, warp, block;
   const bool leader;  // lane 0 of its warp
   // Where this thread hands K and V buffers back: one thread per warpgroup and block of the
-  // cluster.
+  // cluster. Source::shared_list: warp 0 at `empty` of its own block, warp 1 at `peer` of the
+  // other.
   const uint32_t release_base;
   uint32_t q_descriptor;
   const uint32_t k_descriptor, v_descriptor;
@@ -40,6 +41,9 @@ struct Consumer {
   cuda::Rows rows;
   cuda::Correction correction;
   int accumulate = 0;  // 0 while O holds nothing of the current segment
+  // Source::shared_list: after steps [alone, alone + alone_steps) a stage's next fill is not
+  // coupled (warp 0 arrives after all); and the pads of the tile.
+  int alone = 0, alone_steps = 0, pads = 0;
 
   FOVEA_DEVICE Consumer(const Params& params, const CUtensorMap* map, uint32_t shared_base,
                         const Task* task_ring, uint32_t cluster_rank, int member, int index)
@@ -53,7 +57,10 @@ struct Consumer {
         warp(threadIdx.x % 128 / 32),
         block(member * T::kCluster + static_cast<int>(cluster_rank)),
         leader(threadIdx.x % 32 == 0),
-        release_base(T::kCluster == 1 ? bars : cuda::map_to_cta(bars, warp % T::kCluster)),
+        release_base(T::kShared ? cuda::map_to_cta(bars, rank ^ (warp & 1)) +
+                                      (warp & 1) * (T::kKPeer - T::kKEmpty)
+                     : T::kCluster == 1 ? bars
+                                        : cuda::map_to_cta(bars, warp % T::kCluster)),
         q_descriptor(Tile::descriptor_low(shared + index * T::kQBytes, 16)),
         k_descriptor(Tile::descriptor_low(shared + T::kKOffset, 16)),
         v_descriptor(Tile::descriptor_low(shared + T::kVOffset, T::kKvPanelBytes)),
@@ -71,7 +78,12 @@ struct Consumer {
   FOVEA_DEVICE void wait_v() {
     cuda::mbarrier_wait(bars + T::kVFull + 8 * v_ring.stage, v_ring.phase);
   }
-  FOVEA_DEVICE void release(uint32_t offset) {
+  FOVEA_DEVICE void release(uint32_t offset, bool coupled) {
+    if constexpr (T::kShared) {
+      cuda::mbarrier_arrive_remote_if(leader && warp < T::kCluster && coupled,
+                                      release_base + offset);
+      return;
+    }
     if (!leader || warp >= T::kCluster) return;
     if constexpr (T::kCluster == 1)
       cuda::mbarrier_arrive(release_base + offset);
@@ -82,13 +94,41 @@ struct Consumer {
   FOVEA_DEVICE void free_q(bool last) {
     if (last && leader) cuda::mbarrier_arrive(bars + T::kQEmpty + q_slot());
   }
-  FOVEA_DEVICE void free_k() {
-    release(T::kKEmpty + 8 * k_ring.stage);
+  FOVEA_DEVICE void free_k(bool coupled = true) {
+    release(T::kKEmpty + 8 * k_ring.stage, coupled);
     k_ring.next();
   }
-  FOVEA_DEVICE void free_v() {
-    release(T::kVEmpty + 8 * v_ring.stage);
+  FOVEA_DEVICE void free_v(bool coupled = true) {
+    release(T::kVEmpty + 8 * v_ring.stage, coupled);
     v_ring.next();
+  }
+  /// Whether this warp tells of a stage that is freed after step i.
+  FOVEA_DEVICE bool coupled_after(int i) const {
+    if constexpr (!T::kShared) return true;
+    return static_cast<unsigned>(i - alone) >= static_cast<unsigned>(alone_steps);
+  }
+  FOVEA_DEVICE void open_tile(const Task& t) {
+    if constexpr (!T::kShared) return;
+    alone = t.coupled - T::kStages;
+    alone_steps = warp == 0 ? 0 : t.steps - t.coupled;
+    pads = cuda::uniform(t.steps - t.end);
+  }
+  /// Pads are the last steps of a tile, so that the next tile's first steps follow on their stages.
+  FOVEA_DEVICE void pass_k_pads(int count) {
+    if constexpr (T::kShared)
+#pragma unroll 1
+      for (int n = 0; n < count; n++) {
+        wait_k();
+        free_k();
+      }
+  }
+  FOVEA_DEVICE void pass_v_pads(int count) {
+    if constexpr (T::kShared)
+#pragma unroll 1
+      for (int n = 0; n < count; n++) {
+        wait_v();
+        free_v();
+      }
   }
   // Turns: warpgroup w waits on named barrier 1 + w; the one before it in the circle arrives there.
   FOVEA_DEVICE void take_turn() {
@@ -149,14 +189,14 @@ struct Consumer {
     pass_turn();
   }
   /// Returns when S is there.
-  FOVEA_DEVICE void wait_scores() {
+  FOVEA_DEVICE void wait_scores(bool coupled = true) {
     cuda::wgmma_wait<1>();
     cuda::pin(s);
-    free_k();
+    free_k(coupled);
   }
   /// Softmax of S beside the running P.V, whose buffer is handed back.
   template <bool kFirst, bool kMasked>
-  FOVEA_DEVICE void softmax() {
+  FOVEA_DEVICE void softmax(bool coupled = true) {
     cuda::row_maximum<kFirst, kMasked, T::kRescale>(s, rows, correction, p.scale_log2);
     cuda::Sums here;
     cuda::exponentials<0, T::kEarlyScores>(s, here, correction, p.scale_log2);
@@ -168,7 +208,7 @@ struct Consumer {
     cuda::wgmma_wait<0>();
     cuda::pin(o);
     cuda::pin(probabilities);
-    free_v();
+    free_v(coupled);
     cuda::exponentials<T::kEarlyScores, T::kScores>(s, here, correction, p.scale_log2);
     rows.add(here);
     cuda::pack<Type>(s, probabilities);
@@ -204,14 +244,14 @@ struct Consumer {
   FOVEA_DEVICE void step_against_reference(const Task& t, int i, bool last) {
     wait_k();
     issue_both();
-    wait_scores();
+    wait_scores(coupled_after(i));
     cuda::Sums here;
     cuda::exponentials<0, T::kEarlyScores>(s, here, correction, p.scale_log2);
     cuda::pin_exponentials<T::kEarlyScores>(s);
     cuda::wgmma_wait<0>();
     cuda::pin(o);
     cuda::pin(probabilities);
-    free_v();
+    free_v(coupled_after(i - 1));
     cuda::exponentials<T::kEarlyScores, T::kScores>(s, here, correction, p.scale_log2);
     cuda::pack<Type>(s, probabilities);
     const bool within = here.sum[0] <= T::kGrowthLimit && here.sum[1] <= T::kGrowthLimit;
@@ -292,6 +332,7 @@ struct Consumer {
     const Task* task = first.task;
     int begin = first.begin, end = first.end;
     if (begin == end) return;
+    open_tile(*task);
     wait_q();
     wait_k();
     cuda::pin(s);
@@ -301,7 +342,7 @@ struct Consumer {
     Following next = read_task();
     cuda::wgmma_wait<0>();
     cuda::pin(s);
-    free_k();
+    free_k(coupled_after(begin));
     free_q(end - begin == 1);
     if (first.masked) hide<kKey>(s, p, *task, begin, lane);
     cuda::row_maximum<true, T::kGrouped, T::kRescale>(s, rows, correction, p.scale_log2);
@@ -333,18 +374,23 @@ struct Consumer {
       if constexpr (T::kQStages > 1)
         q_descriptor = Tile::descriptor_low(
             shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
+      const bool coupled = coupled_after(end - 1);
+      const int done_pads = pads;
       task = next.task;
       begin = next.begin;
       end = next.end;
+      pass_k_pads(done_pads);
+      open_tile(*task);
       wait_q();
       wait_k();
       issue_both();
       next = read_task();
-      wait_scores();
+      wait_scores(coupled_after(begin));
       free_q(end - begin == 1);
       const cuda::Rows done = rows;
       if (masked) hide<kKey>(s, p, *task, begin, lane);
-      softmax<true, T::kGrouped>();
+      softmax<true, T::kGrouped>(coupled);
+      pass_v_pads(done_pads);
       keep_reference();
       finish(done, *done_task, done_is_piece);
       accumulate = 0;
