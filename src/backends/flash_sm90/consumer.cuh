@@ -107,7 +107,7 @@ struct Consumer {
     if constexpr (!T::kShared) return true;
     return static_cast<unsigned>(i - alone) >= static_cast<unsigned>(alone_steps);
   }
-  FOVEA_DEVICE void open_tile(const Task& t) {
+  FOVEA_DEVICE void enter_tile(const Task& t) {
     if constexpr (!T::kShared) return;
     alone = t.coupled - T::kStages;
     alone_steps = warp == 0 ? 0 : t.steps - t.coupled;
@@ -332,7 +332,7 @@ struct Consumer {
     const Task* task = first.task;
     int begin = first.begin, end = first.end;
     if (begin == end) return;
-    open_tile(*task);
+    enter_tile(*task);
     wait_q();
     wait_k();
     cuda::pin(s);
@@ -380,7 +380,7 @@ struct Consumer {
       begin = next.begin;
       end = next.end;
       pass_k_pads(done_pads);
-      open_tile(*task);
+      enter_tile(*task);
       wait_q();
       wait_k();
       issue_both();
