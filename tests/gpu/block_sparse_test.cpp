@@ -3,10 +3,13 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/backends/block_sparse_sm90/backend.hpp"
@@ -54,6 +57,47 @@ void expect_oracle(const DeviceCase& c, const BlockMask& mask) {
 Problem without_pattern(Problem p) {
   p.sparse.reset();
   return p;
+}
+
+// Neighbouring rows of blocks that list mostly the same, so that the kernel which shares loads
+// takes the mask, and among them every kind of pair of rows. 21 rows and 20 columns, both ragged;
+// the rows of further planes begin one pair later each.
+constexpr int64_t kAlikeSeqQ = 2630, kAlikeSeqKv = 2482;
+std::shared_ptr<const BlockMask> alike_rows(int64_t batch, int64_t heads) {
+  using Row = std::set<int>;
+  const auto range = [](int first, int last, Row row = {}) {
+    for (int k = first; k <= last; ++k) row.insert(k);
+    return row;
+  };
+  const Row last = {0, 7};  // has no neighbour
+  Row even, odd;
+  for (int k = 0; k < 20; k++) (k % 2 == 0 ? even : odd).insert(k);
+  std::vector<std::array<Row, 2>> pairs = {
+      {range(0, 19), range(0, 19)},            // all
+      {range(0, 18), range(0, 18)},            // all but the ragged block
+      {even, odd},                             // nothing in common
+      {Row{}, Row{3}},                         // one block beside none
+      {Row{5}, Row{6}},                        // one block each
+      {range(0, 9, {19}), range(0, 9, {12})},  // the ragged block in one row
+      {range(0, 9), range(0, 9, {19})},        // and in one row that lists all of the other's
+      {range(0, 18), range(2, 19)},            // both have blocks of their own
+      {range(0, 19), range(0, 19)},            // all again
+      {Row{}, Row{}},                          // empty
+  };
+  const BlockMaskShape shape{kAlikeSeqQ, kAlikeSeqKv, 128, 128, batch, heads};
+  std::vector<uint8_t> on;
+  for (int64_t plane = 0; plane < batch * heads; ++plane) {
+    for (int64_t row = 0; row < shape.rows(); ++row) {
+      const auto r = static_cast<size_t>(row);
+      const Row& list = r / 2 < pairs.size() ? pairs[r / 2][r % 2] : last;
+      for (int k = 0; k < shape.columns(); ++k) on.push_back(list.contains(k));
+    }
+    std::rotate(pairs.begin(), pairs.begin() + 1, pairs.end());
+  }
+  return std::make_shared<const BlockMask>(must(BlockMask::from_matrix(shape, on)));
+}
+std::string alike_sizes(const std::string& rest) {
+  return "s" + std::to_string(kAlikeSeqQ) + " sk=" + std::to_string(kAlikeSeqKv) + " " + rest;
 }
 
 class GpuBlockSparse : public testing::Test {
@@ -109,6 +153,63 @@ TEST_F(GpuBlockSparse, AMaskOfTheCallerEqualsMaskedDense) {
     c.download();
     expect_oracle(c, *mask);
   }
+}
+
+TEST_F(GpuBlockSparse, RowsThatAreAlikeShareTheirLoads) {
+  const Attention layer = layer_of(backend::BLOCK_SPARSE_ATTN);
+  for (const auto& [sizes, planes] :
+       {std::pair("bf16 b1 h2 d128 lse=1 seed=1 ", false),
+        {"f16 b2 h2 hk=1 d128 lse=1 seed=2 ", true},
+        {"bf16 b1 h3 d112 dv=128 lse=1 out=f32 layout=bhsd seed=3 ", true}}) {
+    SCOPED_TRACE(sizes);
+    const Problem p = problem(alike_sizes(sizes));
+    const auto mask = planes ? alike_rows(p.batch, p.heads_q) : alike_rows(1, 1);
+    const DeviceCase c(p, kDevice);
+    CallOptions options = c.options();
+    options.block_mask = mask;
+    const auto receipt = layer.run(c.device.tensors(), options);
+    ASSERT_TRUE(receipt.has_value()) << receipt.error().message;
+    EXPECT_EQ((*receipt)->instance, "d128.shared");
+    c.download();
+    expect_oracle(c, *mask);
+    const auto first = bytes_of(c.inputs.tensors().out);
+    for (int again = 0; again < 20; ++again) {
+      must(layer.run(c.device.tensors(), options));
+      c.download();
+      ASSERT_EQ(bytes_of(c.inputs.tensors().out), first);
+    }
+  }
+}
+
+// With q = k = 0 the output is the mean of the visible values: here of the numbers of their blocks.
+TEST_F(GpuBlockSparse, RowsThatAreAlikeAverageTheirBlocks) {
+  const Attention layer = layer_of(backend::BLOCK_SPARSE_ATTN);
+  const DeviceCase c(problem(alike_sizes("bf16 b1 h2 d128 lse=1 out=f32")), kDevice);
+  const auto mask = alike_rows(1, 2);
+  const AttentionTensors& t = c.inputs.tensors();
+  for (const TensorView* view : {&t.q, &t.k})
+    std::memset(view->data, 0, static_cast<size_t>(view->numel()) * 2);
+  for (int64_t n = 0; n < t.v.numel(); ++n)
+    store_element(t.v.data, t.v.dtype, n, static_cast<double>(n / (2 * 128) / 128));
+  must(c.device.refill(t));
+  CallOptions options = c.options();
+  options.block_mask = mask;
+  must(layer.run(c.device.tensors(), options));
+  c.download();
+  for (int64_t row = 0; row < kAlikeSeqQ; ++row)
+    for (int64_t head = 0; head < 2; ++head) {
+      double keys = 0, sum = 0;
+      for (const int32_t block : mask->row(0, head, row / 128)) {
+        const auto here = static_cast<double>(std::min<int64_t>(128, kAlikeSeqKv - block * 128));
+        keys += here;
+        sum += here * block;
+      }
+      const double mean = keys > 0 ? sum / keys : 0;
+      ASSERT_NEAR(load_element(t.lse.data, kF32, head * kAlikeSeqQ + row), std::log(keys), 1e-5);
+      for (int64_t d = 0; d < 128; ++d)
+        ASSERT_NEAR(load_element(t.out.data, kF32, (row * 2 + head) * 128 + d), mean, 2e-5)
+            << "row " << row << ", head " << head << ", column " << d;
+    }
 }
 
 TEST_F(GpuBlockSparse, ListsOnTheDeviceEqualMaskedDense) {
@@ -194,11 +295,15 @@ TEST_F(GpuBlockSparse, RowsWithoutBlocksAreZeroAndMinusInfinity) {
 // What a row does not list is not read into it, also where another row lists it.
 TEST_F(GpuBlockSparse, BlocksThatARowDoesNotListMayHoldNan) {
   const Attention layer = layer_of(backend::BLOCK_SPARSE_ATTN);
-  for (const std::string blocks : kBlocks) {
-    SCOPED_TRACE(blocks);
-    const Problem pattern = problem(
-        "bf16 b1 h1 s512 sk=1100 d128 lse=1 sparse=random(density=0.4," + blocks + ") seed=11");
-    const auto mask = mask_of(pattern);
+  std::vector<std::string> texts;
+  for (const std::string blocks : kBlocks)
+    texts.push_back("bf16 b1 h1 s512 sk=1100 d128 lse=1 sparse=random(density=0.4," + blocks +
+                    ") seed=11");
+  texts.push_back(alike_sizes("bf16 b1 h1 d128 lse=1 seed=11"));
+  for (const std::string& text : texts) {
+    SCOPED_TRACE(text);
+    const Problem pattern = problem(text);
+    const auto mask = pattern.sparse ? mask_of(pattern) : alike_rows(1, 1);
     const DeviceCase clean(without_pattern(pattern), kDevice);
     CallOptions options = clean.options();
     options.block_mask = mask;
@@ -294,31 +399,35 @@ TEST_F(GpuBlockSparse, PlansOfMasksAreKeptByContentsAndFew) {
 }
 
 TEST_F(GpuBlockSparse, ACapturedCallKeepsItsLists) {
-  const Problem pattern = problem("bf16 b1 h2 s600 d128 lse=1 sparse=random(density=0.4) seed=5");
-  const auto mask = mask_of(pattern);
-  const DeviceCase c(without_pattern(pattern), kDevice);
-  const auto stream = static_cast<cudaStream_t>(c.stream.get().handle);
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  {
-    const Attention layer = layer_of(backend::BLOCK_SPARSE_ATTN);
-    CallOptions options = c.options();
-    options.block_mask = mask;
-    must(layer.run(c.device.tensors(), options));
-    must(cudaStreamSynchronize(stream));
-    must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    const auto captured = layer.run(c.device.tensors(), options);
-    must(cudaStreamEndCapture(stream, &graph));
-    ASSERT_TRUE(captured.has_value()) << captured.error().message;
+  for (const bool alike : {false, true}) {
+    const Problem pattern =
+        problem(alike ? alike_sizes("bf16 b1 h2 d128 lse=1 seed=5")
+                      : "bf16 b1 h2 s600 d128 lse=1 sparse=random(density=0.4) seed=5");
+    const auto mask = alike ? alike_rows(1, 2) : mask_of(pattern);
+    const DeviceCase c(without_pattern(pattern), kDevice);
+    const auto stream = static_cast<cudaStream_t>(c.stream.get().handle);
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    {
+      const Attention layer = layer_of(backend::BLOCK_SPARSE_ATTN);
+      CallOptions options = c.options();
+      options.block_mask = mask;
+      must(layer.run(c.device.tensors(), options));
+      must(cudaStreamSynchronize(stream));
+      must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+      const auto captured = layer.run(c.device.tensors(), options);
+      must(cudaStreamEndCapture(stream, &graph));
+      ASSERT_TRUE(captured.has_value()) << captured.error().message;
+    }
+    must(cudaGraphInstantiate(&exec, graph, 0));
+    must(cudaGraphDestroy(graph));
+    must(cudaMemsetAsync(c.device.tensors().out.data, 0xff,
+                         static_cast<size_t>(c.device.tensors().out.numel()) * 2, stream));
+    must(cudaGraphLaunch(exec, stream));
+    c.download();
+    expect_oracle(c, *mask);
+    must(cudaGraphExecDestroy(exec));
   }
-  must(cudaGraphInstantiate(&exec, graph, 0));
-  must(cudaGraphDestroy(graph));
-  must(cudaMemsetAsync(c.device.tensors().out.data, 0xff,
-                       static_cast<size_t>(c.device.tensors().out.numel()) * 2, stream));
-  must(cudaGraphLaunch(exec, stream));
-  c.download();
-  expect_oracle(c, *mask);
-  must(cudaGraphExecDestroy(exec));
 }
 
 TEST_F(GpuBlockSparse, MasksThatDoNotFitAreRefusedByField) {

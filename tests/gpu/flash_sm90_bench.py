@@ -1,11 +1,12 @@
 """Times the Hopper kernel beside PyTorch's cuDNN attention in one process, in random order per round, on N(0,1) data.
 
 flash_sm90_bench.py LIBRARY [--shapes B:H:Sq:Skv:D[:kind],...] [--rounds N] [--slice SECONDS] [--other NAME=FILE ...]
-kind: f16, float (float32 output), causal, pad (key lengths: item 0 full, others 0.7164 of it), keys (hides keys
-11-63 of every row), bnN (block of N keys), listP (random block lists, P percent of the blocks), bandW (a band of W
-percent and the first block); lists: TFLOP/s per kept block, of bq64 or 128 queries x bk64 or 128 keys. topkP: the
-selection of blocks alone at sparsity P percent, in microseconds beside reading q and k at 4 TB/s. Libraries given
-with --other have the study's entry points attn_fwd, attn_workspace and attn_head_dim.
+kind: f16, float (float32 output), causal, pad (key lengths: item 0 full, others 0.7164 of it), keys (hides keys 11-63
+of every row), bnN (block of N keys), listP (random block lists, P percent of the blocks), bandW (a band of W percent
+and the first block), radialD (decay D percent, 21 frames); lists: TFLOP/s per kept block, of bq64 or 128 queries x
+bk64 or 128 keys; share: also with the loads shared by two rows of blocks, and dense, with the ratio of dense time *
+density to each. topkP: the selection of blocks alone at sparsity P percent, in microseconds beside reading q and k at
+4 TB/s. Libraries given with --other have the study's entry points attn_fwd, attn_workspace and attn_head_dim.
 """
 import argparse, ctypes as C, random, statistics, time
 import torch, torch.nn.functional as F
@@ -20,7 +21,7 @@ class Call(C.Structure):
                                           "kv_lengths", "key_mask", "counts", "indices")]
                 + [(n, C.c_int) for n in ("batch", "heads", "heads_kv", "seq_q", "seq_kv", "head_dim", "dim_v",
                                           "multiprocessors", "f16", "band", "left", "right", "out_float", "block_kv")]
-                + [("scale", C.c_float), ("list_block_q", C.c_int), ("list_block_kv", C.c_int), ("padding", C.c_int)]
+                + [("scale", C.c_float)] + [(n, C.c_int) for n in ("list_block_q", "list_block_kv", "list_shared")]
                 + [(f"{t}_{s}", C.c_longlong) for t in "qkvo" for s in ("batch", "row", "head")])
 
 
@@ -45,13 +46,13 @@ def strides(a, **tensors):
 
 
 def ours(lib, q, k, v, o, lse, block_kv=0, lengths=None, mask=None, causal=False, lists=None,
-         blocks=(128, 128)):
+         blocks=(128, 128), shared=False):
     a = Call(q=q.data_ptr(), k=k.data_ptr(), v=v.data_ptr(), out=o.data_ptr(), lse=lse.data_ptr(),
              stream=torch.cuda.current_stream().cuda_stream, batch=q.shape[0], heads=q.shape[2], heads_kv=k.shape[2],
              seq_q=q.shape[1], seq_kv=k.shape[1], head_dim=q.shape[3], dim_v=v.shape[3], multiprocessors=SMS,
              f16=q.dtype == torch.float16, band=causal, left=-1, right=0 if causal else -1,
              out_float=o.dtype == torch.float32, block_kv=block_kv, scale=q.shape[3] ** -0.5,
-             list_block_q=blocks[0], list_block_kv=blocks[1])
+             list_block_q=blocks[0], list_block_kv=blocks[1], list_shared=shared)
     if lengths is not None: a.kv_lengths = lengths.data_ptr()
     if mask is not None: a.key_mask = mask.data_ptr()
     if lists is not None: a.counts, a.indices = (t.data_ptr() for t in lists)
@@ -65,6 +66,25 @@ def ours(lib, q, k, v, o, lse, block_kv=0, lengths=None, mask=None, causal=False
         rc = lib.flash_sm90_call(C.byref(a), 2)
         if rc: raise RuntimeError(f"flash_sm90_call: {rc}")
     return launch
+
+
+def planned(lib, problem, columns):
+    """The lists of a sparse problem on the device, and the share of blocks kept."""
+    rows = lib.planned_lists_call(problem.encode(), None, None)
+    if rows < 0: raise RuntimeError(problem)
+    counts, indices = torch.zeros(rows, dtype=torch.int32), torch.zeros(rows, columns, dtype=torch.int32)
+    lib.planned_lists_call(problem.encode(), C.c_void_p(counts.data_ptr()), C.c_void_p(indices.data_ptr()))
+    return (counts.to(DEV), indices.to(DEV)), counts.sum().item() / (rows * columns)
+
+
+def share(lib, lists, seq_kv):
+    counts, indices = (t.cpu() for t in lists)
+    rows, columns = indices.shape
+    pairs = -(-rows // 2)
+    heads, entries = torch.zeros(pairs, 4, dtype=torch.int32), torch.zeros(2 * pairs, columns, dtype=torch.int32)
+    lib.share_lists_call(*(C.c_void_p(t.data_ptr()) for t in (counts, indices)), rows, columns,
+                         columns - 1 if seq_kv % 128 else -1, *(C.c_void_p(t.data_ptr()) for t in (heads, entries)))
+    return heads.to(DEV), entries.to(DEV)
 
 
 def selection(lib, q, k, block, sparsity):
@@ -165,8 +185,12 @@ def main():
         causal = "causal" in kinds
         lists, kept = None, 1.0
         for kind in kinds:
-            if not kind.startswith(("list", "band")): continue
+            if not kind.startswith(("list", "band", "radial")): continue
             n, m = -(-Sq // block_q), -(-Sk // block_kv)
+            if kind.startswith("radial"):
+                lists, kept = planned(libs["ours"], f"bf16 b1 h1 s{Sq} d{D} sparse=radial(frames=21,tokens={Sq // 21},"
+                                                    f"decay={int(kind[6:]) / 100})", m)
+                continue
             if kind.startswith("list"):
                 on = torch.rand(n, m, device=DEV) < int(kind[4:]) / 100
             else:
@@ -194,11 +218,21 @@ def main():
                                 (block_q, block_kv))
             except RuntimeError as e:
                 if n == "ours": print(spec, n, e)
+        whole = {n: 1.0 for n in fs}
+        if "share" in kinds:
+            paired = share(libs["ours"], lists, Sk)
+            for n, l in libs.items():
+                if hasattr(l, "share_lists_call"):
+                    fs[n + "_shared"] = ours(l, q, k, v, o, lse, lists=paired, shared=True)
+            fs.pop("cudnn", None)
+            fs["dense"], whole["dense"] = ours(libs["ours"], q, k, v, o, lse), 1 / kept
+            fs["ours"]()
+            ref = o.float()
         if not kinds or kinds == [f"bn{block}"]:
             for n, l in others.items():
                 if l.attn_head_dim() == D: fs[n] = study(l, q, k, v, o, lse)
         for n, g in fs.items():
-            if n != "cudnn" and ref is not None:
+            if n not in ("cudnn", "dense") and ref is not None:
                 o.fill_(float("nan"))
                 g()
                 torch.cuda.synchronize()
@@ -211,9 +245,11 @@ def main():
         for r in range(args.rounds):
             for n in random.sample(order, len(order)): res[n].append(timed(fs[n], count[n]))
         med = {n: statistics.median(t) for n, t in res.items()}
-        line = [f"{n} {flop / med[n] / 1e9:.0f}±{50 * (max(res[n]) - min(res[n])) / med[n]:.1f}%"
+        line = [f"{n} {flop * whole.get(n, 1) / med[n] / 1e9:.0f}±{50 * (max(res[n]) - min(res[n])) / med[n]:.1f}%"
                 + (f" ({statistics.median(a / b for a, b in zip(res['cudnn'], res[n])):.3f})"
-                   if "cudnn" in fs and n != "cudnn" else "")
+                   if "cudnn" in fs and n != "cudnn" else
+                   f" ({statistics.median(a * kept / b for a, b in zip(res['dense'], res[n])):.3f})"
+                   if "dense" in fs and n != "dense" else "")
                 for n in fs]
         rows.append(f"{spec:34s} " + " | ".join(line))
         print(rows[-1], flush=True)

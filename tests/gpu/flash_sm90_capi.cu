@@ -1,8 +1,13 @@
 // A C entry for timing from Python: dense calls on [B, S, H, D] strided tensors, with optional key
 // lengths, key mask and band, calls over block lists, and the selection of blocks.
+#include <algorithm>
+
+#include "fovea/problem.hpp"
 #include "fovea/sparse.hpp"
 #include "src/backends/block_topk_sm90/select.hpp"
 #include "src/backends/flash_sm90/launch.hpp"
+#include "src/backends/flash_sm90/shared_lists.hpp"
+#include "src/sparse/pattern.hpp"
 
 using namespace fovea::flash_sm90;
 
@@ -18,7 +23,7 @@ struct FlashCall {
   int f16, band, left, right, out_float, block_kv;  // block_kv 0: chosen
   float scale;
   int list_block_q, list_block_kv;  // tokens of a block, 64 or 128
-  int padding;
+  int list_shared;                  // the lists are those of share_lists_call
   long long q_batch, q_row, q_head, k_batch, k_row, k_head, v_batch, v_row, v_head, o_batch, o_row,
       o_head;
 };
@@ -42,6 +47,7 @@ __attribute__((visibility("default"))) long long flash_sm90_call(const FlashCall
   if (problem.list) {
     problem.list_block_q = c->list_block_q;
     problem.list_block_kv = c->list_block_kv;
+    problem.list_shared = c->list_shared != 0;
   }
   problem.window_left = c->left;
   problem.window_right = c->right;
@@ -75,6 +81,39 @@ __attribute__((visibility("default"))) long long flash_sm90_call(const FlashCall
   const LaunchStatus s =
       launch(problem, choice, a, 0, caches[index], static_cast<CUstream_st*>(c->stream));
   return s.stage ? -s.stage * 10000 - s.code : 0;
+}
+
+/// The lists of a sparse problem, for all heads: counts [query blocks] and indices [query blocks,
+/// key blocks]. Returns the number of query blocks; with null pointers only that; -1: refused.
+__attribute__((visibility("default"))) long long planned_lists_call(const char* text, int* counts,
+                                                                    int* indices) {
+  const auto problem = fovea::parse_problem(text);
+  if (!problem) return -1;
+  const auto pattern = fovea::sparse::read_pattern(*problem);
+  if (!pattern) return -1;
+  const auto mask = fovea::sparse::planned_mask(*pattern);
+  if (!mask) return -1;
+  const fovea::BlockMask& m = **mask;
+  for (long long row = 0; counts != nullptr && row < m.rows(); row++) {
+    const auto list = m.row(0, 0, row);
+    counts[row] = static_cast<int>(list.size());
+    std::copy(list.begin(), list.end(), indices + row * m.columns());
+  }
+  return m.rows();
+}
+
+/// Arranges lists [rows], [rows, columns] for calls with list_shared: heads [pairs, 4] and entries
+/// [2 * pairs, columns], pairs = rows / 2 rounded up. All on the host.
+__attribute__((visibility("default"))) void share_lists_call(const int* counts, const int* indices,
+                                                             int rows, int columns,
+                                                             int partial_block, int* heads,
+                                                             int* entries) {
+  const auto n = static_cast<std::size_t>(rows);
+  const SharedLists shared =
+      share_lists({{counts, n}, {indices, n * static_cast<std::size_t>(columns)}, rows, columns},
+                  partial_block);
+  std::copy(shared.heads.begin(), shared.heads.end(), heads);
+  std::copy(shared.entries.begin(), shared.entries.end(), entries);
 }
 
 struct TopkCall {

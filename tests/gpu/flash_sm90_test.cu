@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/backends/flash_sm90/launch.hpp"
+#include "src/backends/flash_sm90/shared_lists.hpp"
 #include "tests/gpu/flash_sm90_oracle.cuh"
 #include "tests/gpu/flash_sm90_order.cuh"
 
@@ -29,6 +30,8 @@ struct Case {
   int key_mask = 0;  // 1: random, 2: keys 11..63 hidden, 3: whole blocks hidden; +10 per head
   int list = 0;      // block list: 1 one for all, 2 per batch item and head
   int density = 0;   // of its blocks, in percent
+  int alike = -1;    // Source::shared_list: percent of an odd row's blocks that are as in the row
+                     // before it; 0: the others are chosen anew, -1: the lists are not shared
   int block_q = 128, block_kv = 128;
   bool band = false;
   int left = -1, right = -1;
@@ -120,6 +123,7 @@ Report run(const Case& c, cudaStream_t stream) {
   problem.list = c.list != 0;
   problem.list_block_q = c.block_q;
   problem.list_block_kv = c.block_kv;
+  problem.list_shared = c.alike >= 0;
   problem.window_left = c.left;
   problem.window_right = c.right;
   problem.out_float = c.out_float;
@@ -222,12 +226,26 @@ Report run(const Case& c, cudaStream_t stream) {
       for (int k = 0; k < kv_blocks; k++) {
         std::uint64_t x = (seed + line * 977 + k + 1) * 0x9E3779B97F4A7C15ull;
         x ^= x >> 29;
-        const bool on = k != 1 && line % 5 != 4 && static_cast<int>(x % 100) < c.density;
+        bool on = k != 1 && line % 5 != 4 && static_cast<int>(x % 100) < c.density;
+        if (line % q_blocks % 2 == 1 && line % 5 != 4 &&
+            static_cast<int>((x >> 32) % 100) < c.alike)
+          on = blocks[blocks.size() - kv_blocks] != 0;
         blocks.push_back(on);
         if (on) indices[std::size_t{1} * line * kv_blocks + count++] = k;
       }
       counts.push_back(count);
     }
+  }
+  const SharedLists shared = c.alike < 0
+                                 ? SharedLists{}
+                                 : share_lists({counts, indices, q_blocks, kv_blocks},
+                                               seq_kv % c.block_kv == 0 ? -1 : kv_blocks - 1);
+  int list_rows = q_blocks, count_step = 1;
+  if (c.alike >= 0) {
+    counts = shared.heads;
+    indices = shared.entries;
+    list_rows = static_cast<int>(2 * shared.pairs);
+    count_step = 2;
   }
   Buffer bb(blocks.size() + 1), countb(counts.size() * 4 + 4), indexb(indices.size() * 4 + 4);
   if (c.list) {
@@ -237,11 +255,11 @@ Report run(const Case& c, cudaStream_t stream) {
     const bool own = c.list == 2;
     a.list_counts = static_cast<int*>(countb.data);
     a.list_indices = static_cast<int*>(indexb.data);
-    a.list_count_head = own ? q_blocks : 0;
-    a.list_count_batch = own ? c.heads * q_blocks : 0;
+    a.list_count_head = own ? list_rows * count_step : 0;
+    a.list_count_batch = own ? c.heads * list_rows * count_step : 0;
     a.list_index_tile = kv_blocks;
-    a.list_index_head = a.list_count_head * kv_blocks;
-    a.list_index_batch = a.list_count_batch * kv_blocks;
+    a.list_index_head = own ? list_rows * kv_blocks : 0;
+    a.list_index_batch = own ? c.heads * list_rows * kv_blocks : 0;
     for (int b = 0; b < batch; b++)
       for (int k = c.block_kv; k < std::min(2 * c.block_kv, seq_kv); k++)
         for (int h = 0; h < c.heads_kv; h++) {
@@ -520,6 +538,32 @@ std::vector<Case> make_cases() {
             list("of nothing", 1, 0);
           }
       }
+      if (d == 128) {
+        const auto shared = [&](Case s, int kind, int density, int alike) {
+          s.list = kind;
+          s.density = density;
+          s.alike = alike;
+          s.name = "shared " + std::to_string(density) + "% alike " + std::to_string(alike);
+          add(s);
+        };
+        shared(base("", 2, 4, 2, 1000, 1400), 1, 40, 90);
+        shared(base("", 2, 4, 2, 1100, 1408), 1, 40, 0);
+        shared(base("", 2, 6, 6, 2500, 2500), 2, 30, 80);
+        shared(base("", 1, 5, 5, 2100, 3000), 2, 10, 50);
+        shared(base("", 1, 3, 1, 300, 1300), 2, 100, 100);
+        shared(base("", 1, 2, 2, 100, 700), 1, 60, 0);
+        shared(base("", 1, 2, 2, 300, 300), 1, 0, 0);
+        shared(base("", 1, 2, 2, 1, 1), 1, 100, 0);
+        shared(base("", 3, 12, 12, 5000, 2500), 2, 20, 70);
+        c = base("", 2, 4, 2, 1000, 2400);
+        c.growth = 40;
+        shared(c, 2, 50, 70);
+        c = base("", 1, 3, 3, 1400, 2000);
+        c.team = 4;
+        shared(c, 2, 50, 85);
+        c.out_float = true;
+        shared(c, 2, 3, 20);
+      }
       c = base("causal", 1, 4, 4, 1000, 1000);
       c.band = true;
       c.right = 0;
@@ -639,10 +683,11 @@ void host_cost(cudaStream_t stream) {
 }
 
 /// A captured launch replayed with changing inputs equals the eager one, bitwise.
-bool graph_replay(cudaStream_t stream) {
+bool graph_replay(cudaStream_t stream, bool shared) {
   Problem problem;
   problem.heads_q = problem.heads_kv = 9;
   problem.seq_q = problem.seq_kv = 2100;
+  problem.list = problem.list_shared = shared;
   const Choice choice = choose(problem);
   const std::size_t bytes = std::size_t{9} * 2100 * 128 * 2;
   Buffer q(bytes), k(bytes), v(bytes), out(bytes), eager(bytes), lse(9 * 2100 * 4),
@@ -656,6 +701,19 @@ bool graph_replay(cudaStream_t stream) {
   a.lse = static_cast<float*>(lse.data);
   a.scale = 0.088f;
   a.workspace = work.data;
+  // Row r of blocks lists all but block r: 17 rows, the last one alone.
+  constexpr int kRows = 17;
+  std::vector<int> counts(kRows, kRows - 1), indices;
+  for (int row = 0; row < kRows; row++)
+    for (int block = 0; block < kRows; block++)
+      if (block != row) indices.push_back(block);
+  const SharedLists lists = share_lists({counts, indices, kRows, kRows - 1}, kRows - 1);
+  Buffer heads(lists.heads.size() * 4), entries(lists.entries.size() * 4);
+  CHECK(cudaMemcpy(heads.data, lists.heads.data(), heads.bytes, cudaMemcpyHostToDevice));
+  CHECK(cudaMemcpy(entries.data, lists.entries.data(), entries.bytes, cudaMemcpyHostToDevice));
+  a.list_counts = static_cast<int*>(heads.data);
+  a.list_indices = static_cast<int*>(entries.data);
+  a.list_index_tile = kRows - 1;
   DeviceCache cache;
   cudaGraph_t graph;
   cudaGraphExec_t exec;
@@ -703,9 +761,11 @@ int main(int argc, char** argv) {
     if (one) break;
   }
   if (!one) {
-    const bool same = graph_replay(stream);
-    (same ? passed : failed)++;
-    if (!same) std::printf("FAIL graph replay\n");
+    for (const bool shared : {false, true}) {
+      const bool same = graph_replay(stream, shared);
+      (same ? passed : failed)++;
+      if (!same) std::printf("FAIL graph replay%s\n", shared ? ", shared lists" : "");
+    }
     passed += order::check(seed, failed);
     host_cost(stream);
   }

@@ -28,7 +28,8 @@ struct Consumer {
   const int warpgroup, warp, block;
   const bool leader;  // lane 0 of its warp
   // Where this thread hands K and V buffers back: one thread per warpgroup and block of the
-  // cluster.
+  // cluster. Source::shared_list: warp 0 at `empty` of its own block, warp 1 at `peer` of the
+  // other.
   const uint32_t release_base;
   uint32_t q_descriptor;
   const uint32_t k_descriptor, v_descriptor;
@@ -46,6 +47,9 @@ struct Consumer {
   cuda::Rows closed_rows;
   const Task* closed_task = nullptr;
   bool closed_is_piece = false, unstored = false;
+  // Source::shared_list: after steps [alone, alone + alone_steps) a stage's next fill is not
+  // coupled (warp 0 arrives after all); and the pads of the tile.
+  int alone = 0, alone_steps = 0, pads = 0;
 
   FOVEA_DEVICE Consumer(const Params& params, const CUtensorMap* map, uint32_t shared_base,
                         const Task* task_ring, uint32_t cluster_rank, int member, int index)
@@ -59,7 +63,10 @@ struct Consumer {
         warp(threadIdx.x % 128 / 32),
         block(member * T::kCluster + static_cast<int>(cluster_rank)),
         leader(threadIdx.x % 32 == 0),
-        release_base(T::kCluster == 1 ? bars : cuda::map_to_cta(bars, warp % T::kCluster)),
+        release_base(T::kShared ? cuda::map_to_cta(bars, rank ^ (warp & 1)) +
+                                      (warp & 1) * (T::kKPeer - T::kKEmpty)
+                     : T::kCluster == 1 ? bars
+                                        : cuda::map_to_cta(bars, warp % T::kCluster)),
         q_descriptor(Tile::descriptor_low(shared + index * T::kQBytes, 16)),
         k_descriptor(Tile::descriptor_low(shared + T::kKOffset, 16)),
         v_descriptor(Tile::descriptor_low(shared + T::kVOffset, T::kKvPanelBytes)),
@@ -77,7 +84,12 @@ struct Consumer {
   FOVEA_DEVICE void wait_v() {
     cuda::mbarrier_wait(bars + T::kVFull + 8 * v_ring.stage, v_ring.phase);
   }
-  FOVEA_DEVICE void release(uint32_t offset) {
+  FOVEA_DEVICE void release(uint32_t offset, bool coupled) {
+    if constexpr (T::kShared) {
+      cuda::mbarrier_arrive_remote_if(leader && warp < T::kCluster && coupled,
+                                      release_base + offset);
+      return;
+    }
     if (!leader || warp >= T::kCluster) return;
     if constexpr (T::kCluster == 1)
       cuda::mbarrier_arrive(release_base + offset);
@@ -88,13 +100,41 @@ struct Consumer {
   FOVEA_DEVICE void free_q(bool last) {
     if (last && leader) cuda::mbarrier_arrive(bars + T::kQEmpty + q_slot());
   }
-  FOVEA_DEVICE void free_k() {
-    release(T::kKEmpty + 8 * k_ring.stage);
+  FOVEA_DEVICE void free_k(bool coupled = true) {
+    release(T::kKEmpty + 8 * k_ring.stage, coupled);
     k_ring.next();
   }
-  FOVEA_DEVICE void free_v() {
-    release(T::kVEmpty + 8 * v_ring.stage);
+  FOVEA_DEVICE void free_v(bool coupled = true) {
+    release(T::kVEmpty + 8 * v_ring.stage, coupled);
     v_ring.next();
+  }
+  /// Whether this warp tells of a stage that is freed after step i.
+  FOVEA_DEVICE bool coupled_after(int i) const {
+    if constexpr (!T::kShared) return true;
+    return static_cast<unsigned>(i - alone) >= static_cast<unsigned>(alone_steps);
+  }
+  FOVEA_DEVICE void enter_tile(const Task& t) {
+    if constexpr (!T::kShared) return;
+    alone = t.coupled - T::kStages;
+    alone_steps = warp == 0 ? 0 : t.steps - t.coupled;
+    pads = cuda::uniform(t.steps - t.end);
+  }
+  /// Pads are the last steps of a tile, so that the next tile's first steps follow on their stages.
+  FOVEA_DEVICE void pass_k_pads(int count) {
+    if constexpr (T::kShared)
+#pragma unroll 1
+      for (int n = 0; n < count; n++) {
+        wait_k();
+        free_k();
+      }
+  }
+  FOVEA_DEVICE void pass_v_pads(int count) {
+    if constexpr (T::kShared)
+#pragma unroll 1
+      for (int n = 0; n < count; n++) {
+        wait_v();
+        free_v();
+      }
   }
   // Turns: warpgroup w waits on named barrier 1 + w; the one before it in the circle arrives there.
   FOVEA_DEVICE void take_turn() {
@@ -158,14 +198,14 @@ struct Consumer {
     pass_turn();
   }
   /// Returns when S is there.
-  FOVEA_DEVICE void wait_scores() {
+  FOVEA_DEVICE void wait_scores(bool coupled = true) {
     cuda::wgmma_wait<1>();
     cuda::pin(s);
-    free_k();
+    free_k(coupled);
   }
   /// Probabilities of S beside the running P.V, whose buffer is handed back; their sums.
   template <bool kFirst>
-  FOVEA_DEVICE cuda::Sums exponentiate() {
+  FOVEA_DEVICE cuda::Sums exponentiate(bool coupled = true) {
     cuda::Sums here;
     cuda::exponentials<0, T::kEarlyScores>(s, here, correction, p.scale_log2);
     cuda::pin_exponentials<T::kEarlyScores>(s);
@@ -176,7 +216,7 @@ struct Consumer {
     cuda::wgmma_wait<0>();
     cuda::pin(o);
     cuda::pin(probabilities);
-    free_v();
+    free_v(coupled);
     cuda::exponentials<T::kEarlyScores, T::kScores>(s, here, correction, p.scale_log2);
     cuda::pack<Type>(s, probabilities);
     return here;
@@ -216,8 +256,8 @@ struct Consumer {
   FOVEA_DEVICE void step_against_reference(const Task& t, int i, bool last) {
     wait_k();
     issue_both<T::kDefersStores>();
-    wait_scores();
-    cuda::Sums here = exponentiate<false>();
+    wait_scores(coupled_after(i));
+    cuda::Sums here = exponentiate<false>(coupled_after(i - 1));
     if (__any_sync(~0u, outgrown(here))) raise_reference<false>(here, t, i);
     rows.add(here);
     free_q(last);
@@ -269,7 +309,7 @@ struct Consumer {
   /// The first block of a tile beside the last P.V of another one; returns the sums. Where nothing
   /// is hidden a part of the scores makes the reference, which the others may exceed as those of
   /// later blocks may: the caller checks that.
-  FOVEA_DEVICE cuda::Sums open_tile(const Task& t, int i, bool masked) {
+  FOVEA_DEVICE cuda::Sums open_tile(const Task& t, int i, bool masked, bool coupled) {
     float top[2];
     if (masked) hide<kKey>(s, p, t, i, lane);
     if (kPartialReference && !masked)
@@ -277,7 +317,7 @@ struct Consumer {
     else
       cuda::thread_maximum<1>(s, top);
     cuda::start_rows<T::kGrouped>(top, rows, correction, p.scale_log2);
-    const cuda::Sums here = exponentiate<true>();
+    const cuda::Sums here = exponentiate<true>(coupled);
     keep_reference();
     return here;
   }
@@ -322,6 +362,7 @@ struct Consumer {
     const Task* task = first.task;
     int begin = first.begin, end = first.end;
     if (begin == end) return;
+    enter_tile(*task);
     wait_q();
     wait_k();
     cuda::pin(s);
@@ -331,7 +372,7 @@ struct Consumer {
     Following next = read_task();
     cuda::wgmma_wait<0>();
     cuda::pin(s);
-    free_k();
+    free_k(coupled_after(begin));
     free_q(end - begin == 1);
     if (first.masked) hide<kKey>(s, p, *task, begin, lane);
     float top[2];
@@ -374,18 +415,23 @@ struct Consumer {
       if constexpr (T::kQStages > 1)
         q_descriptor = Tile::descriptor_low(
             shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
+      const bool coupled = coupled_after(end - 1);
+      const int closed_pads = pads;
       task = next.task;
       begin = next.begin;
       end = next.end;
+      pass_k_pads(closed_pads);
+      enter_tile(*task);
       wait_q();
       wait_k();
       issue_both<false>();
       next = read_task();
-      wait_scores();
+      wait_scores(coupled_after(begin));
       closed_rows = rows;
       check = kPartialReference && !masked;
       free_q(!check && end - begin == 1);
-      opening = open_tile(*task, begin, masked);
+      opening = open_tile(*task, begin, masked, coupled);
+      pass_v_pads(closed_pads);
       unstored = true;
       if constexpr (!T::kDefersStores) store_closed();
       if (T::kGrouped && masked) guard_values(*task, begin);

@@ -14,8 +14,10 @@ enum class Precision : std::uint8_t { bf16, f16 };
 enum class Mask : std::uint8_t { none, lengths, key_bits, band };
 /// Which key blocks a query tile visits: all of them, or those of a caller's list. `list`: blocks
 /// of 128 x 128. `pairs`: 128 queries x 64 keys, two blocks to a tile. `small`: 64 queries, tiles
-/// of 64 keys, of which a block is one or two.
-enum class Source : std::uint8_t { dense, list, pairs, small };
+/// of 64 keys, of which a block is one or two. `shared_list`: blocks of 128 x 128, the lists of two
+/// neighbouring rows of blocks arranged on the host (shared_lists.hpp) so that a cluster loads what
+/// both list once.
+enum class Source : std::uint8_t { dense, list, pairs, small, shared_list };
 
 struct Key {
   Precision precision;
@@ -30,12 +32,12 @@ struct Key {
 constexpr std::uint32_t encode(const Key& key) {
   return static_cast<std::uint32_t>(key.head_dim) | static_cast<std::uint32_t>(key.block_kv) << 12 |
          static_cast<std::uint32_t>(key.precision) << 24 |
-         static_cast<std::uint32_t>(key.mask) << 26 | static_cast<std::uint32_t>(key.source) << 30;
+         static_cast<std::uint32_t>(key.mask) << 26 | static_cast<std::uint32_t>(key.source) << 28;
 }
 constexpr Key decode(std::uint32_t code) {
   return {static_cast<Precision>(code >> 24 & 3), static_cast<int>(code & 0xfff),
-          static_cast<int>(code >> 12 & 0xfff), static_cast<Mask>(code >> 26 & 15),
-          static_cast<Source>(code >> 30)};
+          static_cast<int>(code >> 12 & 0xfff), static_cast<Mask>(code >> 26 & 3),
+          static_cast<Source>(code >> 28)};
 }
 
 /// How one instance is laid out on a multiprocessor. Everything follows from the key.
@@ -59,7 +61,10 @@ constexpr Schedule schedule(const Key& key) {
   Schedule s{.warpgroups = 2,
              .stages = 2,
              .q_stages = 2,
-             .cluster = key.source == Source::dense && key.mask != Mask::band ? 2 : 1,
+             .cluster = (key.source == Source::dense && key.mask != Mask::band) ||
+                                key.source == Source::shared_list
+                            ? 2
+                            : 1,
              .turns = false,
              .staged_output = true,
              .rescale_on_growth = false,
@@ -102,7 +107,9 @@ constexpr Schedule schedule(const Key& key) {
 constexpr int block_q(const Key& key) { return 64 * schedule(key).warpgroups; }
 
 inline constexpr std::array kHeadDims = {64, 96, 128, 256};
-/// Keys of a tile of Source::list and Source::pairs, and of Source::small.
+/// Those of Source::shared_list; below them reading tiles does not limit the speed.
+inline constexpr std::array kSharedHeadDims = {128};
+/// Keys of a tile of Source::list, Source::pairs and Source::shared_list, and of Source::small.
 inline constexpr int kListBlock = 128;
 inline constexpr int kSmallBlock = 64;
 /// Keys per block of the instance for long key axes at head dimension 128.
@@ -123,7 +130,7 @@ constexpr int block_kv(int head_dim, Mask mask) {
 }
 constexpr auto make_instances() {
   constexpr std::array masks = {Mask::none, Mask::lengths, Mask::key_bits, Mask::band};
-  std::array<Key, 2 * (4 * 4 + 1 + 3 * 3)> keys{};
+  std::array<Key, 2 * (4 * 4 + 1 + 3 * 3 + kSharedHeadDims.size())> keys{};
   std::size_t n = 0;
   for (Precision precision : {Precision::bf16, Precision::f16}) {
     for (int head_dim : kHeadDims)
@@ -134,6 +141,8 @@ constexpr auto make_instances() {
       for (Source source : {Source::list, Source::pairs, Source::small})
         keys[n++] = {precision, head_dim, source == Source::small ? kSmallBlock : kListBlock,
                      Mask::lengths, source};
+    for (int head_dim : kSharedHeadDims)
+      keys[n++] = {precision, head_dim, kListBlock, Mask::lengths, Source::shared_list};
   }
   return keys;
 }

@@ -3,8 +3,7 @@
 // complete on the buffer's "full" barrier.
 #pragma once
 
-#include "src/backends/flash_sm90/work.cuh"
-#include "src/cuda/pipeline.cuh"
+#include "src/backends/flash_sm90/sharing.cuh"
 
 namespace fovea::flash_sm90 {
 
@@ -28,10 +27,14 @@ FOVEA_DEVICE void hand_out(Task* tasks, uint32_t bars, const Params& p, uint32_t
   cuda::Ring<kTaskSlots> ring;
   Walk<kKey> walk(p, who, team);
   bool more = true;
+  int draws = 0;
 #pragma unroll 1
   for (bool first = true; more; ring.next(), first = false) {
     Segment s;
-    more = walk.next(s);
+    if (T::kShared && !first)
+      more = walk.take(draw<kKey>(bars, p, rank, team, draws++), s);
+    else
+      more = walk.next(s);
     if (!first) {
       cuda::mbarrier_wait(bars + T::kTaskEmpty + 8 * ring.stage, ring.phase ^ 1);
       write_task<kKey>(tasks[ring.stage], s, more, walk, p, rank);
@@ -61,6 +64,14 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorM
                              const Params& p, uint32_t rank) {
   using T = Traits<kKey>;
   const uint32_t bars = shared + T::kBarrierOffset;
+  if constexpr (T::kShared) {
+    TaskReader<kKey> reader(tasks, bars);
+    for (SharedStream<kKey, kIsV> stream(shared, map, p, rank);;) {
+      const Task& t = reader.next();
+      if (t.begin == t.end) return;
+      stream.fill_tile(p, t);
+    }
+  }
   const uint32_t full = bars + (kIsV ? T::kVFull : T::kKFull);
   const uint32_t empty = bars + (kIsV ? T::kVEmpty : T::kKEmpty);
   const uint32_t buffers = shared + (kIsV ? T::kVOffset : T::kKOffset);

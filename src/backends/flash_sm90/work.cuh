@@ -70,6 +70,8 @@ FOVEA_DEVICE int block_of(const Params& p, const Task& t, int i) {
     return __ldg(list_of(p, t) + (n >> p.list_halves)) << p.list_halves | (n & p.list_halves);
   } else if constexpr (T::kPairs) {
     return 0;  // a tile is not one block, see pair_block
+  } else if constexpr (T::kShared) {
+    return t.kv_length == 0 ? 0 : __ldg(list_of(p, t) + i) >> 1;
   } else if constexpr (!T::kDense) {
     if (t.kv_length == 0) return 0;
     return __ldg(list_of(p, t) + (t.count - 1 - i));
@@ -146,6 +148,19 @@ FOVEA_DEVICE void locate(const Params& p, const Segment& s, uint32_t rank, Task&
     t.first_block = blocks;
     t.count = (blocks + 1) / 2;
     t.partials = t.low_block < T::kBlockKv ? 1 : 0;
+  } else if constexpr (T::kShared) {
+    const int4 pair = __ldg(reinterpret_cast<const int4*>(
+        p.list_counts + t.batch * p.list_count_batch + t.head * p.list_count_head + t.m / 2 * 4));
+    t.count = rank ? pair.z : pair.y;
+    if (t.count == 0) {  // one block with every key hidden
+      t.count = 1;
+      t.kv_length = 0;
+    }
+    t.coupled = pair.x;
+    t.steps = max(t.count, t.coupled);
+    const int other = max(rank ? pair.y : pair.z, t.coupled);
+    if (t.steps < other) t.steps += (other - t.steps) % T::kStages;
+    t.partials = (block_of<kKey>(p, t, 0) + 1) * T::kBlockKv > t.kv_length ? 1 : 0;
   } else if constexpr (!T::kDense) {
     t.count = list_count(p, t);
     if constexpr (kKey.source == Source::small) t.count <<= p.list_halves;
@@ -258,11 +273,12 @@ struct Walk {
     }
     return true;
   }
+  FOVEA_DEVICE bool take(int item, Segment& s) { return item < p.items && whole_item(item, s); }
   FOVEA_DEVICE bool next(Segment& s) {
     const int i = index++;
     if constexpr (!T::kDense) {
       const int item = i == 0 ? who : team + atomicAdd(p.next_item, 1);
-      return item < p.items && whole_item(item, s);
+      return take(item, s);
     }
     if constexpr (!T::kSplit) {
       // Items get smaller as they go; alternating directions evens out the sums.
