@@ -90,6 +90,19 @@ FOVEA_DEVICE void cluster_sync() {
                    : "memory");
 }
 
+// Programmatic dependent launch: launch_attributes.hpp
+// -----------------------------------------------------------------
+
+/// Waits until the launches that this one follows have completed and their writes are visible.
+/// Without the launch attribute it returns at once. Only that makes early starts safe, so every
+/// thread that touches global memory passes here first.
+FOVEA_DEVICE void wait_for_earlier_launches() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+/// Lets the following launch start up while this one runs: it does once every thread block has come
+/// here or has ended. After wait_for_earlier_launches, so that at most two launches overlap.
+FOVEA_DEVICE void allow_next_launch() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 // Bulk tensor copies; maps are {columns, rows, panels, heads, batch}: see tensor_map.hpp
 // -------------
 

@@ -1,6 +1,6 @@
 // The Hopper kernel against a float64 oracle on the GPU: shapes, strides, masks, poisoned padding,
-// packed documents, repeatability, graph replay. Standalone: flash_sm90_test [seed] [first case]
-// [one]
+// packed documents, repeatability, graph replay, order between launches. Standalone:
+// flash_sm90_test [seed] [first case] [one]
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -14,6 +14,7 @@
 #include "src/backends/flash_sm90/launch.hpp"
 #include "src/backends/flash_sm90/shared_lists.hpp"
 #include "tests/gpu/flash_sm90_oracle.cuh"
+#include "tests/gpu/flash_sm90_order.cuh"
 
 using namespace fovea::flash_sm90;
 
@@ -436,7 +437,7 @@ std::vector<Case> make_cases() {
   int n = 0;
   const auto add = [&](Case c) {
     c.layout = !c.docs_q.empty() ? Layout::bshd : layouts[n % (c.spoil ? 3 : 4)];
-    if (n % 5 == 4 && !c.spoil) c.amplitude = 4;
+    if (n % 5 == 4 && !c.spoil && c.growth <= 40) c.amplitude = 4;
     c.name = std::to_string(n) + " " + c.name;
     n++;
     cases.push_back(c);
@@ -467,6 +468,14 @@ std::vector<Case> make_cases() {
            {std::array{2, 4, 2, 257, 1500}, {1, 2, 2, 300, 6000}, {1, 7, 7, 1300, 4800}}) {
         Case c = base("growing", s[0], s[1], s[2], s[3], s[4]);
         c.growth = 40;
+        add(c);
+      }
+      // The same within a tile's first block, of which a part makes the reference: several tiles to
+      // a thread block, and no block that needs masking.
+      for (const float growth : {40.f, 300.f}) {
+        Case c = base("growing, whole blocks", 1, 4, 2, 1000, 1920);
+        c.growth = growth;
+        c.team = 4;
         add(c);
       }
       Case c = base("float out", 2, 3, 3, 333, 777);
@@ -518,6 +527,10 @@ std::vector<Case> make_cases() {
             c = base("list ", 2, 4, 2, 1000, 2400);
             c.growth = 40;
             list("growing", 2, 50);
+            c = base("list ", 2, 4, 2, 1000, 2560);
+            c.growth = 300;
+            c.team = 4;
+            list("growing, whole blocks", 2, 50);
             c = base("list ", 3, 4, 4, 700, 1500);
             c.lengths = {1500, 0, 700};
             list("+ lengths", 2, 60);
@@ -611,6 +624,14 @@ std::vector<Case> make_cases() {
   big.heads = big.heads_kv = 2;
   big.seq_q = 3000;
   big.seq_kv = 32760;
+  for (Precision p : both) {
+    big.precision = p;
+    add(big);
+  }
+  big.name = "wide block growing";
+  big.seq_kv = 32640;
+  big.growth = 300;
+  big.team = 8;
   for (Precision p : both) {
     big.precision = p;
     add(big);
@@ -745,6 +766,7 @@ int main(int argc, char** argv) {
       (same ? passed : failed)++;
       if (!same) std::printf("FAIL graph replay%s\n", shared ? ", shared lists" : "");
     }
+    passed += order::check(seed, failed);
     host_cost(stream);
   }
   std::printf(

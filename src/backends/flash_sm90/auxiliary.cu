@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "src/backends/flash_sm90/auxiliary.hpp"
+#include "src/cuda/launch_attributes.hpp"
+#include "src/cuda/ptx.cuh"
 
 namespace fovea::flash_sm90 {
 namespace {
@@ -21,6 +23,8 @@ struct KeyBitsJob {
 /// kept in the spare last word of the bits), then one warp lists the visible ones, partial ones
 /// first.
 __global__ void pack_key_bits_kernel(KeyBitsJob job) {
+  cuda::wait_for_earlier_launches();
+  cuda::allow_next_launch();
   const int row = blockIdx.x, batch = row / job.heads, head = row % job.heads;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const std::uint8_t* mask = job.mask + batch * job.mask_batch + head * job.mask_head;
@@ -107,8 +111,13 @@ int pack_key_bits(const Problem& problem, const Arguments& arguments, int block_
   job.entries = entries;
   job.counts = counts;
   const auto rows = static_cast<unsigned>(problem.key_mask_batches * problem.key_mask_heads);
-  pack_key_bits_kernel<<<rows, 1024, 0, stream>>>(job);
-  return cudaGetLastError();
+  cuda::LaunchAttributes attributes;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(rows);
+  config.blockDim = dim3(1024);
+  config.stream = stream;
+  attributes.add_to(config);
+  return cudaLaunchKernelEx(&config, pack_key_bits_kernel, job);
 }
 
 int fill_empty(const Problem& problem, const Arguments& arguments, CUstream_st* stream) {

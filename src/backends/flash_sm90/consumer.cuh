@@ -19,6 +19,8 @@ struct Consumer {
   using Tile = typename T::Tile;
   using Type = typename T::Type;
 
+  static constexpr bool kPartialReference = T::kReferenceStep > 1;
+
   const Params& p;
   const CUtensorMap* out_map;
   const Task* const tasks;
@@ -44,6 +46,10 @@ struct Consumer {
   // Source::shared_list: after steps [alone, alone + alone_steps) a stage's next fill is not
   // coupled (warp 0 arrives after all); and the pads of the tile.
   int alone = 0, alone_steps = 0, pads = 0;
+  // The segment before the current one, whose O is complete and, while `unstored`, still here.
+  cuda::Rows closed_rows;
+  const Task* closed_task = nullptr;
+  bool closed_is_piece = false, unstored = false;
 
   FOVEA_DEVICE Consumer(const Params& params, const CUtensorMap* map, uint32_t shared_base,
                         const Task* task_ring, uint32_t cluster_rank, int member, int index)
@@ -173,7 +179,9 @@ struct Consumer {
           o, a[4 * step], a[4 * step + 1], a[4 * step + 2], a[4 * step + 3],
           Tile::descriptor(v + ((step * 16 * Tile::kRowBytes) >> 4)), step == 0 ? accumulate : 1);
   }
-  /// Q.K of the current block beside P.V of the previous one.
+  /// Q.K of the current block beside P.V of the previous one. kStores: O of a closed segment leaves
+  /// in between, while Q.K runs.
+  template <bool kStores>
   FOVEA_DEVICE void issue_both() {
     take_turn();
     cuda::pin(s);
@@ -182,6 +190,7 @@ struct Consumer {
     cuda::wgmma_fence();
     issue_qk();
     cuda::wgmma_commit();
+    if (kStores && unstored) store_closed();
     wait_v();
     cuda::wgmma_fence();
     issue_pv();
@@ -194,10 +203,9 @@ struct Consumer {
     cuda::pin(s);
     free_k(coupled);
   }
-  /// Softmax of S beside the running P.V, whose buffer is handed back.
-  template <bool kFirst, bool kMasked>
-  FOVEA_DEVICE void softmax(bool coupled = true) {
-    cuda::row_maximum<kFirst, kMasked, T::kRescale>(s, rows, correction, p.scale_log2);
+  /// Probabilities of S beside the running P.V, whose buffer is handed back; their sums.
+  template <bool kFirst>
+  FOVEA_DEVICE cuda::Sums exponentiate(bool coupled = true) {
     cuda::Sums here;
     cuda::exponentials<0, T::kEarlyScores>(s, here, correction, p.scale_log2);
     cuda::pin_exponentials<T::kEarlyScores>(s);
@@ -210,8 +218,8 @@ struct Consumer {
     cuda::pin(probabilities);
     free_v(coupled);
     cuda::exponentials<T::kEarlyScores, T::kScores>(s, here, correction, p.scale_log2);
-    rows.add(here);
     cuda::pack<Type>(s, probabilities);
+    return here;
   }
 
   // A reference that stays
@@ -224,13 +232,14 @@ struct Consumer {
     for (int h = 0; h < 2; h++) correction.maximum[h] = rows.maximum[h] * p.scale_log2;
   }
   /// Raises the reference to the block's largest probability, in whole powers of two, so that what
-  /// exists is scaled exactly. No product is running.
+  /// exists is scaled exactly. No product is running. kFirst: O is not this tile's yet.
+  template <bool kFirst>
   FOVEA_DEVICE void raise_reference(cuda::Sums& here, const Task& t, int i) {
     constexpr float kLost = 0x1p100f;
     if (__any_sync(~0u, !(here.sum[0] < kLost && here.sum[1] < kLost))) {
       const int q = q_ring.stage * T::kWarpgroups + warpgroup;
       warp_scores<kKey>(s, shared + q * T::kQBytes, p, t, i);
-      cuda::row_maximum<false, true, cuda::Rescale::always>(s, rows, correction, p.scale_log2);
+      cuda::row_maximum<true, cuda::Rescale::always>(s, rows, correction, p.scale_log2);
       here = {};
       cuda::exponentials<0, T::kScores>(s, here, correction, p.scale_log2);
       keep_reference();
@@ -238,24 +247,18 @@ struct Consumer {
       cuda::raise_reference(s, rows, here, correction, p.scale_log2);
     }
     cuda::pack<Type>(s, probabilities);
-    cuda::rescale<cuda::Rescale::always>(o, correction);
+    if constexpr (!kFirst) cuda::rescale<cuda::Rescale::always>(o, correction);
+  }
+  FOVEA_DEVICE bool outgrown(const cuda::Sums& here) const {  // NaN too
+    return !(here.sum[0] <= T::kGrowthLimit && here.sum[1] <= T::kGrowthLimit);
   }
   /// A block within a tile against the reference: no maximum and, mostly, no rescaling of O.
   FOVEA_DEVICE void step_against_reference(const Task& t, int i, bool last) {
     wait_k();
-    issue_both();
+    issue_both<T::kDefersStores>();
     wait_scores(coupled_after(i));
-    cuda::Sums here;
-    cuda::exponentials<0, T::kEarlyScores>(s, here, correction, p.scale_log2);
-    cuda::pin_exponentials<T::kEarlyScores>(s);
-    cuda::wgmma_wait<0>();
-    cuda::pin(o);
-    cuda::pin(probabilities);
-    free_v(coupled_after(i - 1));
-    cuda::exponentials<T::kEarlyScores, T::kScores>(s, here, correction, p.scale_log2);
-    cuda::pack<Type>(s, probabilities);
-    const bool within = here.sum[0] <= T::kGrowthLimit && here.sum[1] <= T::kGrowthLimit;
-    if (__any_sync(~0u, !within)) raise_reference(here, t, i);  // NaN too
+    cuda::Sums here = exponentiate<false>(coupled_after(i - 1));
+    if (__any_sync(~0u, outgrown(here))) raise_reference<false>(here, t, i);
     rows.add(here);
     free_q(last);
     accumulate = 1;
@@ -292,14 +295,31 @@ struct Consumer {
   template <bool kMasked>
   FOVEA_DEVICE void step(const Task& t, int i, bool last) {
     wait_k();
-    issue_both();
+    issue_both<false>();
     wait_scores();
     free_q(last);
     if constexpr (kMasked) hide<kKey>(s, p, t, i, lane);
-    softmax<false, true>();
+    cuda::row_maximum<true, T::kRescale>(s, rows, correction, p.scale_log2);
+    rows.add(exponentiate<false>());
     cuda::rescale<T::kRescale>(o, correction);
     accumulate = 1;
     if constexpr (kMasked) guard_values(t, i);
+  }
+
+  /// The first block of a tile beside the last P.V of another one; returns the sums. Where nothing
+  /// is hidden a part of the scores makes the reference, which the others may exceed as those of
+  /// later blocks may: the caller checks that.
+  FOVEA_DEVICE cuda::Sums open_tile(const Task& t, int i, bool masked, bool coupled) {
+    float top[2];
+    if (masked) hide<kKey>(s, p, t, i, lane);
+    if (kPartialReference && !masked)
+      cuda::thread_maximum<T::kReferenceStep>(s, top);
+    else
+      cuda::thread_maximum<1>(s, top);
+    cuda::start_rows<T::kGrouped>(top, rows, correction, p.scale_log2);
+    const cuda::Sums here = exponentiate<true>(coupled);
+    keep_reference();
+    return here;
   }
 
   /// O of a segment that is complete: to memory, or to the workspace when the tile has other
@@ -309,6 +329,16 @@ struct Consumer {
       write_partial<kKey>(o, done, p, block, warpgroup);
     else
       store_output<kKey>(o, done, p, t, warpgroup, out_map, shared);
+  }
+
+  /// Stores what is left of the closed segment and hands its task back.
+  FOVEA_DEVICE void store_closed() {
+    finish(closed_rows, *closed_task, closed_is_piece);
+    accumulate = 0;
+    unstored = false;
+    __syncwarp();
+    cuda::mbarrier_arrive_if(leader,
+                             bars + T::kTaskEmpty + 8 * static_cast<uint32_t>(closed_task - tasks));
   }
 
   /// The task after the current one. Read while a product runs, so that nothing of it is on the way
@@ -345,15 +375,24 @@ struct Consumer {
     free_k(coupled_after(begin));
     free_q(end - begin == 1);
     if (first.masked) hide<kKey>(s, p, *task, begin, lane);
-    cuda::row_maximum<true, T::kGrouped, T::kRescale>(s, rows, correction, p.scale_log2);
-    cuda::Sums here;
-    cuda::exponentials<0, T::kScores>(s, here, correction, p.scale_log2);
-    rows.add(here);
+    float top[2];
+    cuda::thread_maximum<1>(s, top);
+    cuda::start_rows<T::kGrouped>(top, rows, correction, p.scale_log2);
+    cuda::Sums opening;
+    cuda::exponentials<0, T::kScores>(s, opening, correction, p.scale_log2);
     keep_reference();
     cuda::pack<Type>(s, probabilities);
+    bool check = false;
     if (T::kGrouped && first.masked) guard_values(*task, begin);
 
     for (;;) {
+      // Here and not at the end of open_tile, where this branch would cost R2UR in the main loop.
+      if constexpr (kPartialReference) {
+        if (__any_sync(~0u, check && outgrown(opening)))
+          raise_reference<true>(opening, *task, begin);
+        free_q(check && end - begin == 1);
+      }
+      rows.add(opening);
       int i = begin + 1;
       if constexpr (T::kMaskAnywhere) {
         const int partials = cuda::uniform(min(task->partials, end));
@@ -365,11 +404,13 @@ struct Consumer {
       const int against = T::kQStages > 1 ? end : end - 1;
 #pragma unroll 1
       for (; i < against; i++) step_against_reference(*task, i, i == end - 1);
+      if (T::kDefersStores && unstored) store_closed();  // one block only
       if (T::kQStages == 1 && i < end) step<false>(*task, i, true);
       if (next.begin == next.end) break;
       // The same step across a tile boundary.
-      const Task* done_task = task;
-      const bool done_is_piece = T::kSplit && begin != 0, masked = next.masked;
+      closed_task = task;
+      closed_is_piece = T::kSplit && begin != 0;
+      const bool masked = next.masked;
       q_ring.next();
       if constexpr (T::kQStages > 1)
         q_descriptor = Tile::descriptor_low(
@@ -383,20 +424,16 @@ struct Consumer {
       enter_tile(*task);
       wait_q();
       wait_k();
-      issue_both();
+      issue_both<false>();
       next = read_task();
       wait_scores(coupled_after(begin));
-      free_q(end - begin == 1);
-      const cuda::Rows done = rows;
-      if (masked) hide<kKey>(s, p, *task, begin, lane);
-      softmax<true, T::kGrouped>(coupled);
+      closed_rows = rows;
+      check = kPartialReference && !masked;
+      free_q(!check && end - begin == 1);
+      opening = open_tile(*task, begin, masked, coupled);
       pass_v_pads(done_pads);
-      keep_reference();
-      finish(done, *done_task, done_is_piece);
-      accumulate = 0;
-      __syncwarp();
-      cuda::mbarrier_arrive_if(leader,
-                               bars + T::kTaskEmpty + 8 * static_cast<uint32_t>(done_task - tasks));
+      unstored = true;
+      if constexpr (!T::kDefersStores) store_closed();
       if (T::kGrouped && masked) guard_values(*task, begin);
     }
 

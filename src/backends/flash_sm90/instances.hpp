@@ -49,6 +49,8 @@ struct Schedule {
   bool turns;              // warpgroups issue their products in turns
   bool staged_output;      // 16-bit O leaves through shared memory and tensor stores
   bool rescale_on_growth;  // rescale O only when a maximum grew noticeably
+  bool deferred_stores;    // O leaves while the next tile's second product runs
+  int reference_step;      // a tile's reference is the maximum of every so-many-th group of 8 keys
   int early_exponentials;  // eighths computed before the wait for the previous P.V
   int producer_registers;
   int consumer_registers;
@@ -66,15 +68,22 @@ constexpr Schedule schedule(const Key& key) {
              .turns = false,
              .staged_output = true,
              .rescale_on_growth = false,
+             .deferred_stores = true,
+             .reference_step = 4,
              .early_exponentials = 8,
              .producer_registers = 40,
              .consumer_registers = 232,
              .residents = 1};
   if (key.block_kv > 128) s.q_stages = 1;  // shared memory is full
-  if (key.source == Source::small) {       // two thread blocks fill each other's gaps
+  if (key.head_dim == 64) {                // a turn is for products, and registers are short
+    s.deferred_stores = false;
+    s.reference_step = 1;
+  }
+  if (key.source == Source::small) {  // two thread blocks fill each other's gaps
     s.warpgroups = 1;
     s.residents = 2;
     s.rescale_on_growth = true;
+    s.reference_step = 1;
     s.early_exponentials = 3;
     s.consumer_registers = 208;
   } else if (key.head_dim == 64 && key.source != Source::dense) {  // list rows are 128 queries
@@ -89,7 +98,7 @@ constexpr Schedule schedule(const Key& key) {
     s.consumer_registers = key.block_kv == 128 ? 160 : 152;
   } else if (key.head_dim == 256) {  // O alone takes 128 registers, and shared memory is full
     s.q_stages = 1;
-    s.staged_output = false;
+    s.staged_output = s.deferred_stores = false;
     s.rescale_on_growth = true;
   }
   return s;

@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads,
     }
   }
   if (threadIdx.x == 96) {
+    if constexpr (T::kGrouped) cuda::wait_for_earlier_launches();  // reads lengths and lists
     Walk<kKey> walk(p, who, team);
     Segment s;
     const bool more = walk.next(s);
@@ -61,6 +62,8 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads,
 
   if (warpgroup == 0) {
     cuda::registers_decrease<T::kSchedule.producer_registers>();
+    cuda::wait_for_earlier_launches();
+    cuda::allow_next_launch();
     if (threadIdx.x % 32 == 0) {
       const int warp = threadIdx.x / 32;
       if (warp == 0)
@@ -75,6 +78,7 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads,
     __syncwarp();
   } else {
     cuda::registers_increase<T::kSchedule.consumer_registers>();
+    cuda::wait_for_earlier_launches();
     Consumer<kKey>(p, &out_map, shared, tasks, rank, who, warpgroup - 1).run(who);
     // Shared memory must outlive the copies out of it.
     if (T::kSchedule.staged_output && threadIdx.x % 32 == 0) cuda::tensor_store_wait_read();

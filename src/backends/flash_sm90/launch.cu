@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/backends/flash_sm90/auxiliary.hpp"
+#include "src/cuda/launch_attributes.hpp"
 #include "src/cuda/tensor_map.hpp"
 #include "src/cuda_device/device_guard.hpp"
 
@@ -228,16 +229,13 @@ LaunchStatus launch(const Problem& problem, const Choice& choice, const Argument
     if (error) return {4, error};
   }
 
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {static_cast<unsigned>(s.cluster), 1, 1};
+  cuda::LaunchAttributes attributes(s.cluster);
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(team * s.cluster));
   config.blockDim = dim3(static_cast<unsigned>(info.threads));
   config.dynamicSmemBytes = info.shared_bytes;
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = s.cluster > 1 ? 1 : 0;
+  attributes.add_to(config);
   void* parameters[] = {&maps.q, &maps.k, &maps.v, &maps.out, &p};
   const cudaError_t error = cudaLaunchKernelExC(&config, info.function, parameters);
   return error == cudaSuccess ? LaunchStatus{} : LaunchStatus{4, error};

@@ -64,6 +64,8 @@ struct Traits {
   // Registers per consumer thread.
   static constexpr int kScores = kBlockKv / 2;
   static constexpr int kOutputs = kHeadDim / 2;
+  static constexpr bool kDefersStores = kSchedule.deferred_stores && !kMaskAnywhere;
+  static constexpr int kReferenceStep = kSchedule.reference_step;
   static constexpr int kEarlyScores = (kScores * kSchedule.early_exponentials / 8) & ~3;
 
   using Tile = cuda::Tile;

@@ -285,19 +285,30 @@ struct Walk {
       const int item = i * team + ((i & 1) ? team - 1 - who : who);
       return item < waves * team + rest && whole_item(item, s);
     }
+    if constexpr (!T::kGrouped) {
+      // A piece covers the end of an item, then the beginning of one. What others wait for comes
+      // first, what waits for others last, so that nobody does.
+      const bool member = who < pieces;
+      const int u0 = member ? piece_begin(who, units, pieces) : 0;
+      const int u1 = member ? piece_begin(who + 1, units, pieces) : 0;
+      const int end_item = u0 / p.blocks, begin = u0 - end_item * p.blocks;
+      const int late = begin != 0 ? 1 : 0;
+      const auto piece = [&](int item, int from) {
+        s = {waves * team + item, 0, from, min(u1 - item * p.blocks, p.blocks), item * p.blocks};
+        return s.begin < s.end;
+      };
+      if (i < late) return piece(end_item, begin);
+      if (i < late + waves) return whole_item((i - late) * team + who, s);
+      if (i > late + waves) return false;
+      if (pieces == 0) return who < rest && whole_item(waves * team + who, s);
+      return piece(end_item + late, 0);
+    }
     if (i < waves) return whole_item(i * team + who, s);
     if constexpr (T::kGrouped && T::kSplit) {
       if (i == waves && rest) open_pool();
     }
     if (pieces == 0) return i == waves && who < rest && whole_item(waves * team + who, s);
-    if constexpr (!T::kGrouped) {
-      if (who >= pieces) return false;
-      const int u0 = piece_begin(who, units, pieces), u1 = piece_begin(who + 1, units, pieces);
-      const int t = u0 / p.blocks + (i - waves);
-      s = {waves * team + t, 0, max(u0 - t * p.blocks, 0), min(u1 - t * p.blocks, p.blocks),
-           t * p.blocks};
-      return s.begin < s.end;
-    } else {
+    if constexpr (T::kGrouped) {
       if (unit >= unit_end) return false;
 #pragma unroll 1
       for (;;) {  // `base` counts pool items here
