@@ -1,12 +1,12 @@
 """Times the Hopper kernel beside PyTorch's cuDNN attention in one process, in random order per round, on N(0,1) data.
 
 flash_sm90_bench.py LIBRARY [--shapes B:H:Sq:Skv:D[:kind],...] [--rounds N] [--slice SECONDS] [--other NAME=FILE ...]
-kind: f16, float (float32 output), causal, pad (key lengths: item 0 full, others 0.7164 of it), keys (hides keys
-11-63 of every row), bnN (block of N keys), listP (random block lists, P percent of the blocks), bandW (a band of W
-percent and the first block), radialD (decay D percent, 21 frames); lists: TFLOP/s per kept block, of bq64 or 128 queries x bk64 or 128 keys; share: also with the loads shared by two rows of blocks, and dense, with the ratio of
-dense time * density to each. topkP: the
-selection of blocks alone at sparsity P percent, in microseconds beside reading q and k at 4 TB/s. Libraries given
-with --other have the study's entry points attn_fwd, attn_workspace and attn_head_dim.
+kind: f16, float (float32 output), causal, pad (key lengths: item 0 full, others 0.7164 of it), keys (hides keys 11-63
+of every row), bnN (block of N keys), listP (random block lists, P percent of the blocks), bandW (a band of W percent
+and the first block), radialD (decay D percent, 21 frames); lists: TFLOP/s per kept block, of bq64 or 128 queries x
+bk64 or 128 keys; share: also with the loads shared by two rows of blocks, and dense, with the ratio of dense time *
+density to each. topkP: the selection of blocks alone at sparsity P percent, in microseconds beside reading q and k at
+4 TB/s. Libraries given with --other have the study's entry points attn_fwd, attn_workspace and attn_head_dim.
 """
 import argparse, ctypes as C, random, statistics, time
 import torch, torch.nn.functional as F
@@ -21,7 +21,7 @@ class Call(C.Structure):
                                           "kv_lengths", "key_mask", "counts", "indices")]
                 + [(n, C.c_int) for n in ("batch", "heads", "heads_kv", "seq_q", "seq_kv", "head_dim", "dim_v",
                                           "multiprocessors", "f16", "band", "left", "right", "out_float", "block_kv")]
-                + [("scale", C.c_float), ("list_block_q", C.c_int), ("list_block_kv", C.c_int), ("list_shared", C.c_int)]
+                + [("scale", C.c_float)] + [(n, C.c_int) for n in ("list_block_q", "list_block_kv", "list_shared")]
                 + [(f"{t}_{s}", C.c_longlong) for t in "qkvo" for s in ("batch", "row", "head")])
 
 
@@ -222,7 +222,8 @@ def main():
         if "share" in kinds:
             paired = share(libs["ours"], lists, Sk)
             for n, l in libs.items():
-                if hasattr(l, "share_lists_call"): fs[n + "_shared"] = ours(l, q, k, v, o, lse, lists=paired, shared=True)
+                if hasattr(l, "share_lists_call"):
+                    fs[n + "_shared"] = ours(l, q, k, v, o, lse, lists=paired, shared=True)
             fs["dense"], whole["dense"] = ours(libs["ours"], q, k, v, o, lse), 1 / kept
             fs["ours"]()
             ref = o.float()
