@@ -224,6 +224,7 @@ def main():
             for n, l in libs.items():
                 if hasattr(l, "share_lists_call"):
                     fs[n + "_shared"] = ours(l, q, k, v, o, lse, lists=paired, shared=True)
+            fs.pop("cudnn", None)
             fs["dense"], whole["dense"] = ours(libs["ours"], q, k, v, o, lse), 1 / kept
             fs["ours"]()
             ref = o.float()
