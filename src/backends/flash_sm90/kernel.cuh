@@ -35,6 +35,7 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads,
     const bool q_empty = at >= T::kQEmpty && at < T::kKFull;
     const int arrivals = kv_empty              ? T::kWarpgroups * T::kCluster
                          : q_empty             ? 4
+                         : at >= T::kStarted   ? 1
                          : at >= T::kTaskEmpty ? 4 * T::kWarpgroups
                                                : 1;
     if (threadIdx.x < kBarriers) cuda::mbarrier_init(bars + at, arrivals);
