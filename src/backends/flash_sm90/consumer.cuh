@@ -206,9 +206,10 @@ struct Consumer {
   /// Probabilities of S beside the running P.V, whose buffer is handed back; their sums.
   template <bool kFirst>
   FOVEA_DEVICE cuda::Sums exponentiate(bool coupled = true) {
+    constexpr int kEarly = kFirst ? T::kFirstScores : T::kEarlyScores;
     cuda::Sums here;
-    cuda::exponentials<0, T::kEarlyScores>(s, here, correction, p.scale_log2);
-    cuda::pin_exponentials<T::kEarlyScores>(s);
+    cuda::exponentials<0, kEarly>(s, here, correction, p.scale_log2);
+    cuda::pin_exponentials<kEarly>(s);
     // Never true, but it keeps the compiler from computing all of them behind the wait, which it
     // does at the start of a tile.
     if constexpr (kFirst)
@@ -217,7 +218,7 @@ struct Consumer {
     cuda::pin(o);
     cuda::pin(probabilities);
     free_v(coupled);
-    cuda::exponentials<T::kEarlyScores, T::kScores>(s, here, correction, p.scale_log2);
+    cuda::exponentials<kEarly, T::kScores>(s, here, correction, p.scale_log2);
     cuda::pack<Type>(s, probabilities);
     return here;
   }
@@ -443,17 +444,37 @@ struct Consumer {
     cuda::wgmma_fence();
     issue_pv();
     cuda::wgmma_commit();
-    cuda::wgmma_wait<0>();
-    cuda::pin(o);
-    free_v();
     const bool piece = T::kSplit && begin != 0;
-    if (T::kSplit && !piece) {
-      const int blocks = task->count;
-      for (int other = who + 1; end < blocks; other++) {
-        merge_partial<kKey>(o, rows, p, other * T::kCluster + static_cast<int>(rank), warpgroup);
-        end = piece_begin(other + 1, task->units, task->pieces) - task->unit;
+    if constexpr (T::kSplit) {
+      const int blocks = piece ? end : task->count;
+      int other = who + 1;
+      const auto await = [&] {
+        return await_partial<kKey>(p, other * T::kCluster + static_cast<int>(rank), warpgroup);
+      };
+      const auto merge = [&](const Partial& part, const auto& value) {
+        merge_partial<kKey>(o, rows, p, part, warpgroup, value);
+        other++;
+        end = piece_begin(other, task->units, task->pieces) - task->unit;
+      };
+      if (T::kScores >= T::kOutputs && end < blocks) {  // S is free: read while the product runs
+        const Partial part = await();
+#pragma unroll
+        for (int n = 0; n < T::kOutputs; n++) s[n % T::kScores] = __ldcg(part.from + n * 128);
+        cuda::wgmma_wait<0>();
+        cuda::pin(o);
+        merge(part, [&](int n) { return s[n % T::kScores]; });
       }
+      cuda::wgmma_wait<0>();
+      cuda::pin(o);
+      while (end < blocks) {
+        const Partial part = await();
+        merge(part, [&](int n) { return __ldcg(part.from + n * 128); });
+      }
+    } else {
+      cuda::wgmma_wait<0>();
+      cuda::pin(o);
     }
+    free_v();
     finish(rows, *task, piece);
   }
 };

@@ -49,9 +49,11 @@ struct Schedule {
   bool turns;              // warpgroups issue their products in turns
   bool staged_output;      // 16-bit O leaves through shared memory and tensor stores
   bool rescale_on_growth;  // rescale O only when a maximum grew noticeably
+  bool ordered_start;      // queries and the first keys are loaded before anything else
   bool deferred_stores;    // O leaves while the next tile's second product runs
   int reference_step;      // a tile's reference is the maximum of every so-many-th group of 8 keys
   int early_exponentials;  // eighths computed before the wait for the previous P.V
+  int first_exponentials;  // the same in the first block of a tile
   int producer_registers;
   int consumer_registers;
   int residents;  // thread blocks on a multiprocessor
@@ -68,9 +70,11 @@ constexpr Schedule schedule(const Key& key) {
              .turns = false,
              .staged_output = true,
              .rescale_on_growth = false,
-             .deferred_stores = true,
+             .ordered_start = true,
+             .deferred_stores = key.head_dim != 96,
              .reference_step = 4,
              .early_exponentials = 8,
+             .first_exponentials = 4,
              .producer_registers = 40,
              .consumer_registers = 232,
              .residents = 1};

@@ -45,18 +45,24 @@ FOVEA_DEVICE void store_output(const float (&o)[kOutputs], const cuda::Rows& row
   const int first = t.m * T::kBlockQ + warpgroup * 64 + warp * 16;  // row within the batch item
   const int q_length = T::kGrouped ? t.q_length : p.seq_q;
   const int q_start = T::kGrouped ? t.q_start : 0;
-  float inverse[2];
+  float sum[2], inverse[2];
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    const float sum = cuda::quad_sum(rows.sum[h]);
-    const int row = first + lane / 4 + 8 * h;
-    inverse[h] = cuda::reciprocal_fast(sum);
-    if (T::kGrouped && sum == 0.f) inverse[h] = 0.f;  // no visible key
-    if (p.lse && quad_lane == 0 && row < q_length) {
-      const long long head = static_cast<long long>(t.batch) * p.heads.value + t.head;
-      p.lse[head * p.seq_q + q_start + row] = rows.maximum[h] * p.scale + __logf(sum);
-    }
+    sum[h] = cuda::quad_sum(rows.sum[h]);
+    inverse[h] = cuda::reciprocal_fast(sum[h]);
+    if (T::kGrouped && sum[h] == 0.f) inverse[h] = 0.f;  // no visible key
   }
+  // After O: the fence between staging and tensor store would wait for these stores too.
+  const auto store_lse = [&] {
+    if (!p.lse || quad_lane != 0) return;
+    const long long head = static_cast<long long>(t.batch) * p.heads.value + t.head;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      const int row = first + lane / 4 + 8 * h;
+      if (row < q_length)
+        p.lse[head * p.seq_q + q_start + row] = rows.maximum[h] * p.scale + __logf(sum[h]);
+    }
+  };
   const long long origin = t.batch * p.out_batch + t.head * p.out_head;
   if (p.out_float) {
 #pragma unroll
@@ -69,6 +75,7 @@ FOVEA_DEVICE void store_output(const float (&o)[kOutputs], const cuda::Rows& row
           *reinterpret_cast<float2*>(to + 8 * j) =
               make_float2(o[4 * j + 2 * h] * inverse[h], o[4 * j + 2 * h + 1] * inverse[h]);
     }
+    store_lse();
     return;
   }
   auto packed = [&](int j, int h) {
@@ -129,6 +136,7 @@ FOVEA_DEVICE void store_output(const float (&o)[kOutputs], const cuda::Rows& row
       }
     }
   }
+  store_lse();
 }
 
 // Partial results are written by the pieces of a tile that do not start at its block 0 and merged,
@@ -151,34 +159,50 @@ FOVEA_DEVICE void write_partial(const float (&o)[kOutputs], const cuda::Rows& ro
   if (threadIdx.x % 128 == 0) cuda::store_release(p.ready + slot, kPieceReady);
 }
 
-template <Key kKey, int kOutputs>
-FOVEA_DEVICE void merge_partial(float (&o)[kOutputs], cuda::Rows& rows, const Params& p, int block,
-                                int warpgroup) {
+/// A partial result on its way into this thread's registers.
+struct Partial {
+  uint64_t* ready;
+  const float* from;
+  float maximum[2], sum[2];
+};
+/// Waits until the piece of another thread block is there and reads its maxima and sums.
+template <Key kKey>
+FOVEA_DEVICE Partial await_partial(const Params& p, int block, int warpgroup) {
   using T = Traits<kKey>;
   const long long slot = block * T::kWarpgroups + warpgroup;
-  uint64_t* ready = p.ready + slot;
+  Partial part;
+  part.ready = p.ready + slot;
+  part.from = p.partial + slot * T::kPartialFloats + threadIdx.x % 128;
   if (threadIdx.x % 128 == 0)
-    while (cuda::load_acquire(ready) != kPieceReady) {
+    while (cuda::load_acquire(part.ready) != kPieceReady) {
     }
   warpgroup_sync(warpgroup);
-  const float* from = p.partial + slot * T::kPartialFloats + threadIdx.x % 128;
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    part.maximum[h] = __ldcg(part.from + (T::kOutputs + h) * 128);
+    part.sum[h] = __ldcg(part.from + (T::kOutputs + 2 + h) * 128);
+  }
+  return part;
+}
+/// Merges it; value(i) is its output i. Clears its flag.
+template <Key kKey, int kOutputs, class Value>
+FOVEA_DEVICE void merge_partial(float (&o)[kOutputs], cuda::Rows& rows, const Params& p,
+                                const Partial& part, int warpgroup, const Value& value) {
   float own[2], other[2];
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    const float maximum = __ldcg(from + (kOutputs + h) * 128);
-    const float sum = __ldcg(from + (kOutputs + 2 + h) * 128);
-    const float merged = fmaxf(rows.maximum[h], maximum);
-    const float reference = T::kGrouped && merged == -INFINITY ? 0.f : merged;
+    const float merged = fmaxf(rows.maximum[h], part.maximum[h]);
+    const float reference = Traits<kKey>::kGrouped && merged == -INFINITY ? 0.f : merged;
     own[h] = cuda::exp2_fast((rows.maximum[h] - reference) * p.scale_log2);
-    other[h] = cuda::exp2_fast((maximum - reference) * p.scale_log2);
+    other[h] = cuda::exp2_fast((part.maximum[h] - reference) * p.scale_log2);
     rows.maximum[h] = merged;
-    rows.sum[h] = rows.sum[h] * own[h] + sum * other[h];
+    rows.sum[h] = rows.sum[h] * own[h] + part.sum[h] * other[h];
   }
 #pragma unroll
   for (int i = 0; i < kOutputs; i++)
-    o[i] = o[i] * own[(i >> 1) & 1] + __ldcg(from + i * 128) * other[(i >> 1) & 1];
+    o[i] = o[i] * own[(i >> 1) & 1] + value(i) * other[(i >> 1) & 1];
   warpgroup_sync(warpgroup);
-  if (threadIdx.x % 128 == 0) *ready = 0;
+  if (threadIdx.x % 128 == 0) *part.ready = 0;
 }
 
 }  // namespace fovea::flash_sm90

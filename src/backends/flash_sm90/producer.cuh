@@ -24,21 +24,21 @@ template <Key kKey>
 FOVEA_DEVICE void hand_out(Task* tasks, uint32_t bars, const Params& p, uint32_t rank, int who,
                            int team) {
   using T = Traits<kKey>;
+  cuda::mbarrier_arrive(bars + T::kTaskFull);
   cuda::Ring<kTaskSlots> ring;
   Walk<kKey> walk(p, who, team);
-  bool more = true;
+  Segment s;
+  bool more = walk.next(s);
   int draws = 0;
 #pragma unroll 1
-  for (bool first = true; more; ring.next(), first = false) {
-    Segment s;
-    if (T::kShared && !first)
+  while (more) {
+    if constexpr (T::kShared)
       more = walk.take(draw<kKey>(bars, p, rank, team, draws++), s);
     else
       more = walk.next(s);
-    if (!first) {
-      cuda::mbarrier_wait(bars + T::kTaskEmpty + 8 * ring.stage, ring.phase ^ 1);
-      write_task<kKey>(tasks[ring.stage], s, more, walk, p, rank);
-    }
+    ring.next();
+    cuda::mbarrier_wait(bars + T::kTaskEmpty + 8 * ring.stage, ring.phase ^ 1);
+    write_task<kKey>(tasks[ring.stage], s, more, walk, p, rank);
     cuda::mbarrier_arrive(bars + T::kTaskFull + 8 * ring.stage);
   }
 }
@@ -79,6 +79,9 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorM
   const int panel_step = kIsV ? p.v_panel_step : p.qk_panel_step;
   cuda::Ring<T::kStages> ring;
   TaskReader<kKey> reader(tasks, bars);
+  // Queries and the first keys are what a thread block starts with; the rest comes when these are
+  // there.
+  bool first = T::kOrderedStart;
   for (;;) {
     const Task& t = reader.next();
     const int end = t.end, batch = t.batch, head = divide(t.head, p.kv_group);
@@ -104,6 +107,10 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorM
         continue;
       }
       const int row = t.kv_start + block_of<kKey>(p, t, i) * T::kBlockKv;
+      if (kIsV && first) {
+        cuda::mbarrier_wait(bars + T::kStarted, 0);
+        first = false;
+      }
       cuda::mbarrier_wait(empty + 8 * ring.stage, ring.phase ^ 1);
       const uint32_t barrier = full + 8 * ring.stage;
       const uint32_t target = buffers + ring.stage * T::kKvBytes;
@@ -124,6 +131,11 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorM
                                       cuda::kEvictLast);
         if (panel_step) break;
       }
+      if (!kIsV && first) {
+        cuda::mbarrier_wait(full, 0);
+        cuda::mbarrier_arrive(bars + T::kStarted);
+        first = false;
+      }
     }
   }
 }
@@ -134,8 +146,10 @@ FOVEA_DEVICE void produce_q(uint32_t shared, const Task* tasks, const CUtensorMa
   using T = Traits<kKey>;
   const uint32_t bars = shared + T::kBarrierOffset;
   cuda::Ring<T::kQStages> ring;
-  for (TaskReader<kKey> reader(tasks, bars);; ring.next()) {
+  TaskReader<kKey> reader(tasks, bars);
+  for (bool first = true;; ring.next(), first = false) {
     const Task& t = reader.next();
+    if (T::kOrderedStart && !first) cuda::mbarrier_wait(bars + T::kStarted, 0);
     const int row = t.q_start + t.m * T::kBlockQ, head = t.head, batch = t.batch;
     const bool none = t.begin == t.end;
 #pragma unroll 1

@@ -1,6 +1,7 @@
 // Compile-time numbers of one instance: tile shapes, registers per thread, shared-memory map.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 
 #include "src/backends/flash_sm90/instances.hpp"
@@ -64,9 +65,13 @@ struct Traits {
   // Registers per consumer thread.
   static constexpr int kScores = kBlockKv / 2;
   static constexpr int kOutputs = kHeadDim / 2;
+  static constexpr bool kOrderedStart = kDense && kSchedule.ordered_start;
   static constexpr bool kDefersStores = kSchedule.deferred_stores && !kMaskAnywhere;
   static constexpr int kReferenceStep = kSchedule.reference_step;
-  static constexpr int kEarlyScores = (kScores * kSchedule.early_exponentials / 8) & ~3;
+  static constexpr int early_scores(int eighths) { return (kScores * eighths / 8) & ~3; }
+  static constexpr int kEarlyScores = early_scores(kSchedule.early_exponentials);
+  static constexpr int kFirstScores =
+      early_scores(std::min(kSchedule.first_exponentials, kSchedule.early_exponentials));
 
   using Tile = cuda::Tile;
   static constexpr int kPanels = (kHeadDim + Tile::kColumns - 1) / Tile::kColumns;
@@ -100,8 +105,9 @@ struct Traits {
   static constexpr uint32_t kVEmpty = kVFull + 8 * kStages;
   static constexpr uint32_t kTaskFull = kVEmpty + 8 * kStages;
   static constexpr uint32_t kTaskEmpty = kTaskFull + 8 * kTaskSlots;
+  static constexpr uint32_t kStarted = kTaskEmpty + 8 * kTaskSlots;
   // Source::shared_list: as far apart as kKEmpty and kVEmpty.
-  static constexpr uint32_t kKPeer = kTaskEmpty + 8 * kTaskSlots;
+  static constexpr uint32_t kKPeer = kStarted + 8;
   static constexpr uint32_t kVPeer = kKPeer + (kVEmpty - kKEmpty);
   static constexpr uint32_t kDrawn = kVPeer + 8 * kStages;
   static constexpr uint32_t kBarrierBytes = kShared ? kDrawn + 8 * kDrawSlots : kKPeer;
