@@ -107,7 +107,7 @@ struct Traits {
   static constexpr uint32_t kTaskEmpty = kTaskFull + 8 * kTaskSlots;
   static constexpr uint32_t kStarted = kTaskEmpty + 8 * kTaskSlots;
   // Source::shared_list: as far apart as kKEmpty and kVEmpty.
-  static constexpr uint32_t kKPeer = kStarted + 8;
+  static constexpr uint32_t kKPeer = kStarted + (kOrderedStart ? 8 : 0);
   static constexpr uint32_t kVPeer = kKPeer + (kVEmpty - kKEmpty);
   static constexpr uint32_t kDrawn = kVPeer + 8 * kStages;
   static constexpr uint32_t kBarrierBytes = kShared ? kDrawn + 8 * kDrawSlots : kKPeer;
