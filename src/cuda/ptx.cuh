@@ -45,6 +45,13 @@ FOVEA_DEVICE void mbarrier_arrive_if(bool arrives, uint32_t barrier) {
 FOVEA_DEVICE void mbarrier_arrive_remote(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+FOVEA_DEVICE void mbarrier_arrive_remote_if(bool arrives, uint32_t barrier) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %1, 0;\n"
+      "@p mbarrier.arrive.shared::cluster.b64 _, [%0];\n}" ::"r"(barrier),
+      "r"(static_cast<int>(arrives))
+      : "memory");
+}
 /// Waits until the phase of the given parity has completed. The suspend hint (ns) keeps waiting
 /// threads from polling.
 FOVEA_DEVICE void mbarrier_wait(uint32_t barrier, uint32_t parity) {
@@ -69,9 +76,48 @@ FOVEA_DEVICE uint32_t map_to_cta(uint32_t address, uint32_t cta) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(cta));
   return mapped;
 }
+FOVEA_DEVICE uint32_t cluster_size() {
+  uint32_t size;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+  return size;
+}
+FOVEA_DEVICE void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+FOVEA_DEVICE void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 FOVEA_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
                    : "memory");
+}
+
+// Kernels that start before the one they depend on has ended
+// ------------------------------------------------------------
+
+/// Lets the next kernel of the stream start once every block of this one has come here or ended.
+FOVEA_DEVICE void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
+/// Returns when the kernels before this one have ended and what they wrote can be read.
+FOVEA_DEVICE void wait_for_predecessors() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// Bulk copies of contiguous memory: multiples of 16 bytes
+// ------------------------------------------------------------
+
+FOVEA_DEVICE void bulk_load(uint32_t target, const void* from, uint32_t bytes, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(target),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+/// The bytes land at the same offset in every block of `mask` and count on the barrier of each.
+FOVEA_DEVICE void bulk_load_multicast(uint32_t target, const void* from, uint32_t bytes,
+                                      uint32_t barrier, uint16_t mask) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1], %2, [%3], %4;" ::"r"(target),
+      "l"(from), "r"(bytes), "r"(barrier), "h"(mask)
+      : "memory");
 }
 
 // Bulk tensor copies; maps are {columns, rows, panels, heads, batch}: see tensor_map.hpp

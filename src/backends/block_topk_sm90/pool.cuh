@@ -1,7 +1,7 @@
-// Averages of 16 tokens, in float32, written as f16 with a power of two beside them.
+// Averages of 16 tokens, in float32, written as f16 with a power of two for each block.
 #pragma once
 
-#include "src/backends/block_topk_sm90/cells.hpp"
+#include "src/backends/block_topk_sm90/arrangement.cuh"
 #include "src/backends/block_topk_sm90/select.hpp"
 #include "src/cuda/precision.cuh"
 
@@ -17,42 +17,58 @@ FOVEA_DEVICE int kv_length(const Call& c, int batch) {
 
 struct Pool {
   Heads heads;
-  int count, cells;    // heads, cells of each
-  std::uint16_t* out;  // [batch, count, cells, kDim]
-  float* scales;       // [batch, count, cells]; NaN where an average is not finite
+  int count, cells, groups;  // heads; cells and groups of each
+  std::uint8_t* out;         // [batch, count, groups] tiles
+  float* factors;            // [batch, count, groups, kGroupFactors]; NaN: an average is not finite
 };
 struct Pools {
   Call call;
-  Pool of[2];    // queries, keys
-  int q_blocks;  // thread blocks of the queries, which come first
+  Pool of[2];  // queries, keys
 };
 
-inline constexpr int kPoolThreads = 256;
+inline constexpr int kPoolCells = 8;  // of a thread block: 128 tokens of a head
+inline constexpr int kPoolThreads = 32 * kPoolCells;
 
-/// One warp per cell, neighbouring warps take neighbouring heads, which share lines of memory in
-/// [B,S,H,D]. 16 lanes read one token, the other 16 the next.
-template <class Type, int kDim>
-__global__ void __launch_bounds__(kPoolThreads) pool_kernel(const __grid_constant__ Pools pools) {
+/// Sixteen bytes that nothing reads again before they have left the caches.
+FOVEA_DEVICE uint4 load_once(const std::uint16_t* from) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(from));
+  return v;
+}
+
+/// Blocks x: heads of queries, then heads of keys, neighbours sharing pages of memory in [B,S,H,D];
+/// y: eight cells; z: batch. One warp per cell; 16 lanes read one token, the other 16 the next.
+template <class Type, int kDim, int kCells>
+__global__ void __launch_bounds__(kPoolThreads, 5)
+    pool_kernel(const __grid_constant__ Pools pools) {
+  using A = Arrangement<kDim, kCells>;
+  __shared__ uint32_t exponents[kPoolCells];
+  cuda::launch_dependents();
   const Call& call = pools.call;
-  const bool keys = static_cast<int>(blockIdx.x) >= pools.q_blocks;
+  const int x_block = static_cast<int>(blockIdx.x), batch = static_cast<int>(blockIdx.z);
+  const bool keys = x_block >= pools.of[0].count;
   const Pool& p = pools.of[keys];
-  const int block = static_cast<int>(blockIdx.x) - (keys ? pools.q_blocks : 0);
-  const int item = block * (kPoolThreads / 32) + static_cast<int>(threadIdx.x) / 32;
+  const int head = keys ? x_block - pools.of[0].count : x_block;
   const int lane = threadIdx.x % 32, chunk = lane % 16, half = lane / 16;
-  const int head = item % p.count, cell = item / p.count % p.cells;
-  const int batch = item / p.count / p.cells;
-  if (batch >= call.batch) return;
+  const int warp = threadIdx.x / 32, cell = static_cast<int>(blockIdx.y) * kPoolCells + warp;
+  if (cell - warp >= p.cells) return;
   const int end = keys ? kv_length(call, batch) : call.seq_q;
   const int tokens = min(kCellTokens, end - cell * kCellTokens);
 
   const auto* from = static_cast<const std::uint16_t*>(p.heads.data) + batch * p.heads.batch +
                      head * p.heads.head + (cell * kCellTokens + half) * p.heads.row + 8 * chunk;
-  uint4 x[kCellTokens / 2];
+  const bool reads = 8 * chunk < call.head_dim;
+  uint4 x[kCellTokens / 2] = {};
+  if (tokens == kCellTokens) {
 #pragma unroll
-  for (int t = 0; t < kCellTokens / 2; t++) {
-    x[t] = uint4{};
-    if (8 * chunk < call.head_dim && 2 * t + half < tokens)
-      x[t] = __ldg(reinterpret_cast<const uint4*>(from + 2 * t * p.heads.row));
+    for (int t = 0; t < kCellTokens / 2; t++, from += 2 * p.heads.row)
+      if (reads) x[t] = load_once(from);
+  } else {
+#pragma unroll
+    for (int t = 0; t < kCellTokens / 2; t++, from += 2 * p.heads.row)
+      if (reads && 2 * t + half < tokens) x[t] = load_once(from);
   }
   float mean[8] = {};
 #pragma unroll
@@ -71,21 +87,32 @@ __global__ void __launch_bounds__(kPoolThreads) pool_kernel(const __grid_constan
     mean[i] = (mean[i] + __shfl_xor_sync(~0u, mean[i], 16)) * share;
     largest = max(largest, __float_as_uint(mean[i]) & 0x7fffffffu);
   }
-  // The largest average gets the exponent of 1 or 2, so that f16 keeps its eleven bits.
-  const uint32_t exponent = __reduce_max_sync(~0u, largest) >> 23;
+  largest = __reduce_max_sync(~0u, largest);
+  if (lane == 0) exponents[warp] = largest >> 23;
+  __syncthreads();
+  // The largest average of a block gets the exponent of 1, so that f16 keeps eleven bits of all
+  // that reach 2^-14 of it.
+  uint32_t exponent = 0;
+#pragma unroll
+  for (int i = 0; i < kCells; i++) exponent = max(exponent, exponents[warp / kCells * kCells + i]);
   const uint32_t shift = min(exponent, 253u);
   const float up = __uint_as_float((254u - shift) << 23);
-  const long long row = (static_cast<long long>(batch) * p.count + head) * p.cells + cell;
+  if (cell >= p.cells) return;
+  const long long group =
+      (static_cast<long long>(batch) * p.count + head) * p.groups + cell / kGroupCells;
+  const int in_group = cell % kGroupCells;
   if (half == 0 && 8 * chunk < kDim) {
     uint4 packed;
     packed.x = cuda::F16::pack(mean[0] * up, mean[1] * up);
     packed.y = cuda::F16::pack(mean[2] * up, mean[3] * up);
     packed.z = cuda::F16::pack(mean[4] * up, mean[5] * up);
     packed.w = cuda::F16::pack(mean[6] * up, mean[7] * up);
-    reinterpret_cast<uint4*>(p.out + row * kDim)[chunk] = packed;
+    const int row = keys ? A::key_row(in_group) : A::query_row(in_group);
+    *reinterpret_cast<uint4*>(p.out + group * A::kGroupBytes + A::offset(row, chunk)) = packed;
   }
-  if (lane == 0)
-    p.scales[row] = exponent == 255 ? __uint_as_float(0x7fffffffu) : __uint_as_float(shift << 23);
+  if (lane == 0 && in_group % kCells == 0)
+    p.factors[group * kGroupFactors + in_group / kCells] =
+        __uint_as_float(exponent == 255 ? 0x7fffffffu : shift << 23);
 }
 
 }  // namespace fovea::block_topk_sm90
