@@ -1,11 +1,9 @@
 // The largest scores of a row, as an ascending list.
 #pragma once
 
-#include "src/cuda/ptx.cuh"
+#include "src/backends/block_topk_sm90/pool.cuh"
 
 namespace fovea::block_topk_sm90 {
-
-FOVEA_DEVICE int divide_up(int a, int b) { return (a + b - 1) / b; }
 
 /// Order of floats as unsigned numbers; both zeros are one.
 FOVEA_DEVICE uint32_t ordered(float x) {

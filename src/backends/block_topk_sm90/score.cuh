@@ -23,6 +23,8 @@ struct Score {
   const float *q_factors, *k_factors;
   float* scores;
   int *counts, *indices;
+  const uint32_t* done;    // [batch * heads_kv]: items of averages, of
+  uint32_t items;          // this many
   int q_count;             // cells of a head
   int q_groups, k_groups;  // of a head
   int rows, columns;
@@ -221,18 +223,6 @@ __global__ void __launch_bounds__(kScoreThreads, 2) score_kernel(const __grid_co
   const uint32_t shared = cuda::shared_address(storage);
   const uint32_t rank = cuda::cluster_rank(), peers = cuda::cluster_size();
   const int lane = threadIdx.x % 32, warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
-  if (threadIdx.x == 0) {
-    cuda::mbarrier_init(shared + Layout::kQFull, 1);
-    for (int stage = 0; stage < Layout::kStages; stage++) {
-      cuda::mbarrier_init(shared + Layout::kFull + 8 * stage, 1);
-      cuda::mbarrier_init(shared + Layout::kEmpty + 8 * stage,
-                          static_cast<int>(peers) * kConsumers / 32);
-    }
-    cuda::mbarrier_init_fence();
-  }
-  cuda::cluster_sync();
-  cuda::wait_for_predecessors();
-
   const int plane = static_cast<int>(blockIdx.x) / p.q_tiles, batch = plane / p.call.heads_q;
   const int head_kv = plane % p.call.heads_q / (p.call.heads_q / p.call.heads_kv);
   const long long plane_kv = static_cast<long long>(batch) * p.call.heads_kv + head_kv;
@@ -245,10 +235,23 @@ __global__ void __launch_bounds__(kScoreThreads, 2) score_kernel(const __grid_co
   // In pairs: behind an odd number the last one comes again, as cells that do not exist.
   const int last_group = divide_up(cells, kGroupCells) - 1;
   const int groups = cuda::uniform(kept == columns ? 0 : last_group / 2 * 2 + 2);
+  if (threadIdx.x == 0) {
+    cuda::mbarrier_init(shared + Layout::kQFull, 1);
+    for (int stage = 0; stage < Layout::kStages; stage++) {
+      cuda::mbarrier_init(shared + Layout::kFull + 8 * stage, 1);
+      cuda::mbarrier_init(shared + Layout::kEmpty + 8 * stage,
+                          static_cast<int>(peers) * kConsumers / 32);
+    }
+    cuda::mbarrier_init_fence();
+    if (groups > 0)
+      while (cuda::load_acquire(p.done + plane_kv) != p.items) __nanosleep(100);
+  }
+  cuda::cluster_sync();
 
   bool finite = true;
   if (warp == kConsumers / 32) {
     if (lane == 0 && groups > 0) {
+      cuda::fence_async_global();
       const int q_group = first_cell / kGroupCells;
       const int q_here = max(min(kWarpgroups, p.q_groups - q_group), 0);
       if (q_here > 0) {
@@ -357,6 +360,8 @@ __global__ void __launch_bounds__(kScoreThreads, 2) score_kernel(const __grid_co
   }
   __syncwarp();
   cuda::cluster_wait();
+  // What follows this kernel follows the one before it too.
+  if (blockIdx.x + 1 == gridDim.x) cuda::wait_for_predecessors();
 }
 
 }  // namespace fovea::block_topk_sm90
