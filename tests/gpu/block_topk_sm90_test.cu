@@ -1,5 +1,5 @@
 // Scores and choices of block_topk_sm90 against float64, and the time of its two kernels.
-// Standalone: block_topk_sm90_test [seed], or block_topk_sm90_test bench
+// Standalone: block_topk_sm90_test [seed], or block_topk_sm90_test bench [heads seq dim block]
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -325,6 +325,10 @@ void bench(int heads, int seq, int dim, int block) {
 int main(int argc, char** argv) {
   CHECK(topk::prepare());
   if (argc > 1 && std::string(argv[1]) == "bench") {
+    if (argc == 6) {
+      bench(std::atoi(argv[2]), std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]));
+      return 0;
+    }
     for (const int block : {128, 64})
       for (const int heads : {12, 40}) bench(heads, 32760, 128, block);
     bench(24, 4608, 128, 128);
@@ -348,7 +352,9 @@ int main(int argc, char** argv) {
        1},  // and those it does not tell from 0
       {1, 2, 2, 2048, 4096, 128, 64, -2, 0.8, true, 0, 0, 1},
       {1, 1, 1, 16, 20000, 64, 128, 4, 0.95, false, 0, 0},
-      {1, 2, 2, 600, 900, 128, 128, 1, 0.1, false, 0, 0},  // every block
+      {1, 2, 2, 600, 900, 128, 128, 1, 0.1, false, 0, 0},        // every block
+      {1, 40, 40, 5000, 4000, 128, 128, 0.2, 0.7, false, 0, 0},  // heads in several turns
+      {3, 9, 3, 1300, 2700, 64, 64, 0.3, 0.6, true, 2, 1500},
   };
   unsigned long long next = seed;
   for (const Case& t : all) run_case(t, next++);
