@@ -12,6 +12,10 @@
 
 namespace fovea::block_topk_sm90 {
 
+#ifndef FOVEA_TOPK_Q_REGISTERS
+#define FOVEA_TOPK_Q_REGISTERS 0
+#endif
+inline constexpr bool kQRegisters = FOVEA_TOPK_Q_REGISTERS;
 inline constexpr int kWarpgroups = 2;
 inline constexpr int kConsumers = 128 * kWarpgroups;
 inline constexpr int kScoreThreads = kConsumers + 32;
@@ -38,7 +42,7 @@ struct Ring {
   static constexpr uint32_t kGroupBytes = kGroupCells * kDim * 2;
   static constexpr uint32_t kFactorBytes = kGroupFactors * 4;
   static constexpr int kStages = kDim == 128 ? 5 : 8;
-  static constexpr uint32_t kKeys = kWarpgroups * kGroupBytes;
+  static constexpr uint32_t kKeys = kQRegisters ? 0 : kWarpgroups * kGroupBytes;
   static constexpr uint32_t kFactors = kKeys + kStages * kGroupBytes;
   static constexpr uint32_t kQFull = kFactors + kStages * kFactorBytes;
   static constexpr uint32_t kFull = kQFull + 8;
@@ -158,6 +162,26 @@ struct Consumer {
     cuda::wgmma_commit();
   }
 
+  /// The same with queries in registers.
+  FOVEA_DEVICE void multiply(float (&s)[32], uint32_t (&q)[kDim / 4],
+                             const Turn<Layout::kStages>& turn) const {
+    using Tile = cuda::Tile;
+    cuda::mbarrier_wait(shared + Layout::kFull + 8 * turn.stage, turn.parity);
+    cuda::pin(q);
+    cuda::pin(s);
+    cuda::wgmma_fence();
+    const uint32_t k = k_low + (turn.stage * Layout::kGroupBytes >> 4);
+#pragma unroll
+    for (int step = 0; step < kDim / 16; step++) {
+      const uint32_t at =
+          (step / Tile::kStepsPerPanel * kPanelBytes + step % Tile::kStepsPerPanel * 32) >> 4;
+      cuda::WgmmaMixed<cuda::F16, kGroupCells>::multiply(s, q[4 * step], q[4 * step + 1],
+                                                         q[4 * step + 2], q[4 * step + 3],
+                                                         Tile::descriptor(k + at), step != 0);
+    }
+    cuda::wgmma_commit();
+  }
+
   /// Reads the factors of a group, whose product is complete, and hands its buffer back.
   FOVEA_DEVICE void release(float (&factor)[R::kOwn], int stage) const {
     const uint32_t from = shared + Layout::kFactors + stage * Layout::kFactorBytes + 4 * quad;
@@ -234,7 +258,9 @@ __global__ void __launch_bounds__(kScoreThreads, 2) score_kernel(const __grid_co
   const int cells = divide_up(length, kCellTokens);
   // In pairs: behind an odd number the last one comes again, as cells that do not exist.
   const int last_group = divide_up(cells, kGroupCells) - 1;
-  const int groups = cuda::uniform(kept == columns ? 0 : last_group / 2 * 2 + 2);
+  const int groups = cuda::uniform(kept == columns ? 0
+                                   : kQRegisters   ? last_group + 1
+                                                   : last_group / 2 * 2 + 2);
   if (threadIdx.x == 0) {
     cuda::mbarrier_init(shared + Layout::kQFull, 1);
     for (int stage = 0; stage < Layout::kStages; stage++) {
@@ -254,7 +280,8 @@ __global__ void __launch_bounds__(kScoreThreads, 2) score_kernel(const __grid_co
       cuda::fence_async_global();
       const int q_group = first_cell / kGroupCells;
       const int q_here = max(min(kWarpgroups, p.q_groups - q_group), 0);
-      if (q_here > 0) {
+      if (kQRegisters) {
+      } else if (q_here > 0) {
         const uint32_t bytes = q_here * Layout::kGroupBytes;
         cuda::mbarrier_expect(shared + Layout::kQFull, bytes);
         cuda::bulk_load(shared,
@@ -311,29 +338,54 @@ __global__ void __launch_bounds__(kScoreThreads, 2) score_kernel(const __grid_co
         p.scores + (static_cast<long long>(plane) * p.rows + row) * p.columns,
         inside,
         first_cell + kCtaCells <= p.q_count};
-    float a[32], b[32];
-    Turn<Layout::kStages> coming;  // to multiply
-    int stage = 0;                 // to reduce
-    const auto multiply = [&](float(&s)[32]) {
-      c.multiply(s, coming);
-      coming.advance();
-    };
-    const auto reduce = [&](float(&s)[32], int group) {
-      cuda::pin(s);
-      float factor[R::kOwn];
-      c.release(factor, stage);
-      stage = stage + 1 == Layout::kStages ? 0 : stage + 1;
-      c.reduce(s, factor, group);
-    };
-    cuda::mbarrier_wait(shared + Layout::kQFull, 0);
+    if constexpr (kQRegisters) {
+      uint32_t q[kDim / 4];
+      const auto* tile = p.q_cells + (static_cast<long long>(plane) * p.q_groups +
+                                      min(cell / kGroupCells, p.q_groups - 1)) *
+                                         Layout::kGroupBytes;
+      const int g = quarter * 16 + lane / 4;
+#pragma unroll
+      for (int i = 0; i < kDim / 4; i++)
+        q[i] = __ldcg(reinterpret_cast<const uint32_t*>(
+            tile + cuda::Tile::offset(g + i % 2 * 8, i / 4 * 2 + i / 2 % 2, kGroupCells) +
+            4 * (lane % 4)));
+      float s[32];
+      Turn<Layout::kStages> turn;
 #pragma unroll 1
-    for (int group = 0; group < groups; group += 2) {
-      multiply(a);
-      multiply(b);
-      cuda::wgmma_wait<1>();
-      reduce(a, group);
-      cuda::wgmma_wait<0>();
-      reduce(b, group + 1);
+      for (int group = 0; group < groups; group++) {
+        c.multiply(s, q, turn);
+        cuda::wgmma_wait<0>();
+        cuda::pin(s);
+        float factor[R::kOwn];
+        c.release(factor, turn.stage);
+        turn.advance();
+        c.reduce(s, factor, group);
+      }
+    } else {
+      float a[32], b[32];
+      Turn<Layout::kStages> coming;  // to multiply
+      int stage = 0;                 // to reduce
+      const auto multiply = [&](float(&s)[32]) {
+        c.multiply(s, coming);
+        coming.advance();
+      };
+      const auto reduce = [&](float(&s)[32], int group) {
+        cuda::pin(s);
+        float factor[R::kOwn];
+        c.release(factor, stage);
+        stage = stage + 1 == Layout::kStages ? 0 : stage + 1;
+        c.reduce(s, factor, group);
+      };
+      cuda::mbarrier_wait(shared + Layout::kQFull, 0);
+#pragma unroll 1
+      for (int group = 0; group < groups; group += 2) {
+        multiply(a);
+        multiply(b);
+        cuda::wgmma_wait<1>();
+        reduce(a, group);
+        cuda::wgmma_wait<0>();
+        reduce(b, group + 1);
+      }
     }
     finite = c.finite;
   }
