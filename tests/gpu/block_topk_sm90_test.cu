@@ -353,7 +353,7 @@ int main(int argc, char** argv) {
       {1, 2, 2, 2048, 4096, 128, 64, -2, 0.8, true, 0, 0, 1},
       {1, 1, 1, 16, 20000, 64, 128, 4, 0.95, false, 0, 0},
       {1, 2, 2, 600, 900, 128, 128, 1, 0.1, false, 0, 0},        // every block
-      {1, 40, 40, 5000, 4000, 128, 128, 0.2, 0.7, false, 0, 0},  // heads in several turns
+      {1, 10, 10, 3000, 4000, 128, 128, 0.2, 0.7, false, 0, 0},  // heads in several turns
       {3, 9, 3, 1300, 2700, 64, 64, 0.3, 0.6, true, 2, 1500},
   };
   unsigned long long next = seed;

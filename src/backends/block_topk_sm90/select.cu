@@ -70,19 +70,21 @@ int cluster_size(int q_tiles) { return q_tiles % 2 == 0 || q_tiles > 8 ? 2 : 1; 
 }  // namespace
 
 int prepare() {
+  // Kernels run side by side only with the same split of the memory.
   const auto most_shared = [](const void* kernel) {
     return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                 cudaSharedmemCarveoutMaxShared);
   };
+  cudaError_t error = most_shared(reinterpret_cast<const void*>(&clear_kernel));
+  if (error != cudaSuccess) return error;
   for (const Kernels& kernels :
        {kKernels<cuda::F16, 128, 8>, kKernels<cuda::F16, 64, 8>, kKernels<cuda::F16, 128, 4>,
         kKernels<cuda::F16, 64, 4>, kKernels<cuda::Bf16, 128, 8>, kKernels<cuda::Bf16, 64, 8>,
         kKernels<cuda::Bf16, 128, 4>, kKernels<cuda::Bf16, 64, 4>}) {
     const auto* score = reinterpret_cast<const void*>(kernels.score);
-    cudaError_t error = cudaFuncSetAttribute(score, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                             static_cast<int>(kernels.shared_bytes));
+    error = cudaFuncSetAttribute(score, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(kernels.shared_bytes));
     if (error == cudaSuccess) error = most_shared(score);
-    // Kernels run side by side only with the same split of the memory.
     if (error == cudaSuccess) error = most_shared(reinterpret_cast<const void*>(kernels.pool));
     if (error != cudaSuccess) return error;
   }
