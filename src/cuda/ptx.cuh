@@ -85,6 +85,17 @@ FOVEA_DEVICE uint32_t map_to_cta(uint32_t address, uint32_t cta) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(cta));
   return mapped;
 }
+FOVEA_DEVICE uint32_t cluster_size() {
+  uint32_t size;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+  return size;
+}
+FOVEA_DEVICE void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+FOVEA_DEVICE void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 FOVEA_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
                    : "memory");
@@ -101,6 +112,26 @@ FOVEA_DEVICE void wait_for_earlier_launches() { asm volatile("griddepcontrol.wai
 /// here or has ended. After wait_for_earlier_launches, so that at most two launches overlap.
 FOVEA_DEVICE void allow_next_launch() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+// Bulk copies of contiguous memory: multiples of 16 bytes
+// ------------------------------------------------------------
+
+FOVEA_DEVICE void bulk_load(uint32_t target, const void* from, uint32_t bytes, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(target),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+/// The bytes land at the same offset in every block of `mask` and count on the barrier of each.
+FOVEA_DEVICE void bulk_load_multicast(uint32_t target, const void* from, uint32_t bytes,
+                                      uint32_t barrier, uint16_t mask) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1], %2, [%3], %4;" ::"r"(target),
+      "l"(from), "r"(bytes), "r"(barrier), "h"(mask)
+      : "memory");
 }
 
 // Bulk tensor copies; maps are {columns, rows, panels, heads, batch}: see tensor_map.hpp
@@ -152,6 +183,10 @@ FOVEA_DEVICE void fence_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+/// Makes global writes of other threads, which this thread has acquired, visible to its bulk
+/// copies.
+FOVEA_DEVICE void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+
 // Shared and global memory
 // --------------------------------------------------------------------------
 
@@ -188,6 +223,16 @@ FOVEA_DEVICE uint64_t load_acquire(const uint64_t* pointer) {
 }
 FOVEA_DEVICE void store_release(uint64_t* pointer, uint64_t v) {
   asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(pointer), "l"(v) : "memory");
+}
+FOVEA_DEVICE uint32_t load_acquire(const uint32_t* pointer) {
+  uint32_t v;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(pointer) : "memory");
+  return v;
+}
+/// Counts one; whoever acquires the count sees what this thread and those it met at a barrier
+/// wrote.
+FOVEA_DEVICE void count_release(uint32_t* pointer) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(pointer) : "memory");
 }
 
 // Named barriers (ids 1 to 15, immediate: a register id makes ptxas reserve all sixteen)

@@ -159,6 +159,8 @@ const TopkCase kCases[] = {
     {"bf16 b1 h1 s16 sk=80000 d64 scale=4", {0.95, 128, 256}},
     {"bf16 b1 h2 s1000 sk=2500 d128 scale=2", {0.75, 64, 100}},
     {"f16 b2 h2 s333 sk=1999 d72 kvlen=1999,700 scale=2", {0.5, 64, 0}},
+    {"bf16 b1 h2 s700 sk=4100 d128 scale=100", {0.8, 128, 0}},
+    {"bf16 b1 h1 s17000 sk=2100 d64 scale=2", {0.6, 128, 0}},
 };
 
 TEST_F(GpuBlockTopk, ChoosesTheBestBlocks) {

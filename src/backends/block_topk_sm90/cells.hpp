@@ -5,6 +5,10 @@ namespace fovea::block_topk_sm90 {
 
 /// Tokens that are averaged before scores are taken.
 inline constexpr int kCellTokens = 16;
+/// Cells that are multiplied at once.
+inline constexpr int kGroupCells = 64;
+/// Factors of a group in the workspace: one for each block, room for blocks of 64 tokens.
+inline constexpr int kGroupFactors = 16;
 
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 /// Elements of a cell's row in the workspace.

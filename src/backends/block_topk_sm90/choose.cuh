@@ -1,11 +1,9 @@
 // The largest scores of a row, as an ascending list.
 #pragma once
 
-#include "src/cuda/ptx.cuh"
+#include "src/backends/block_topk_sm90/pool.cuh"
 
 namespace fovea::block_topk_sm90 {
-
-FOVEA_DEVICE int divide_up(int a, int b) { return (a + b - 1) / b; }
 
 /// Order of floats as unsigned numbers; both zeros are one.
 FOVEA_DEVICE uint32_t ordered(float x) {
@@ -45,12 +43,25 @@ FOVEA_DEVICE void choose_row(const float* scores, int columns, int first, int ke
   }
   for (int n = lane; n < first; n += 32) out[n] = n;
 
-  // The largest key that at least `wanted` keys reach, bit by bit, and how many exceed it.
+  uint32_t least = ~0u, most = 0;
+#pragma unroll
+  for (int n = 0; n < kCached; n++)
+    if (first + 32 * n + lane < columns) least = min(least, keys[n]), most = max(most, keys[n]);
+  for (int column = first + 32 * kCached + lane; column < columns; column += 32) {
+    const uint32_t key = ordered(__ldcg(scores + column));
+    least = min(least, key), most = max(most, key);
+  }
+  least = __reduce_min_sync(~0u, least);
+  most = __reduce_max_sync(~0u, most);
+
+  // The largest key that at least `wanted` keys reach, bit by bit from the first in which keys
+  // differ, and how many exceed it. Where `wanted` keys reach a trial, the rest cannot matter.
   const int wanted = kept - first;
-  uint32_t limit = 0;
+  const int differing = 32 - __clz(static_cast<int>(least ^ most));
+  uint32_t limit = differing == 32 ? 0 : most >> differing << differing;
   int above = 0;
 #pragma unroll 1
-  for (int bit = 31; bit >= 0; bit--) {
+  for (int bit = differing - 1; bit >= 0; bit--) {
     const uint32_t trial = limit | 1u << bit;
     int reached = 0;
 #pragma unroll
@@ -58,7 +69,12 @@ FOVEA_DEVICE void choose_row(const float* scores, int columns, int first, int ke
     for (int column = first + 32 * kCached + lane; column < columns; column += 32)
       reached += ordered(__ldcg(scores + column)) >= trial;
     reached = __reduce_add_sync(~0u, reached);
-    if (reached >= wanted)
+    if (reached == wanted) {
+      limit = trial - 1;
+      above = wanted;
+      break;
+    }
+    if (reached > wanted)
       limit = trial;
     else
       above = reached;

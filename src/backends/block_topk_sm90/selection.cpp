@@ -34,6 +34,14 @@ block_topk_sm90::Call make_selection(const Problem& p, const BlockTopk& options)
 }
 
 std::optional<Reason> selection_refusal(const Problem& p) {
+  const auto beyond = [](const char* field, int64_t got, const std::string& accepted) {
+    return Reason{ReasonCode::seq_limit, field, std::to_string(got), accepted, {}};
+  };
+  // What a launch counts in blocks of 128 tokens and in batch items.
+  constexpr int64_t kMostBlocks = 65535, kMostTokens = kMostBlocks * 128;
+  if (p.batch > kMostBlocks) return beyond("batch", p.batch, std::to_string(kMostBlocks));
+  const int64_t longest = std::max(p.seq_q, p.seq_kv);
+  if (longest > kMostTokens) return beyond("seq", longest, std::to_string(kMostTokens));
   constexpr int64_t kMost = int64_t{1} << 30;
   const auto cells = [](int64_t tokens) { return tokens / block_topk_sm90::kCellTokens + 1; };
   const int64_t largest = std::max(saturating_product({p.batch, p.heads_q, cells(p.seq_q)}),

@@ -180,11 +180,12 @@ TEST(BlockTopkSm90, WorkspaceSectionsDoNotOverlap) {
   const std::pair<size_t, size_t> sections[] = {
       {layout.counts, size_t{2} * 6 * 8 * 4},
       {layout.indices, size_t{2} * 6 * 8 * 4 * static_cast<size_t>(call.most)},
-      {layout.q_cells, size_t{2} * 6 * 63 * 128 * 2},
-      {layout.k_cells, size_t{2} * 3 * 313 * 128 * 2},
-      {layout.q_scales, size_t{2} * 6 * 63 * 4},
-      {layout.k_scales, size_t{2} * 3 * 313 * 4},
-      {layout.scores, size_t{2} * 6 * 8 * 40 * 4}};
+      {layout.q_cells, size_t{2} * 6 * 64 * 128 * 2},
+      {layout.k_cells, size_t{2} * 3 * 320 * 128 * 2},
+      {layout.q_factors, size_t{2} * 6 * 16 * 4},
+      {layout.k_factors, size_t{2} * 3 * 5 * 16 * 4},
+      {layout.scores, size_t{2} * 6 * 8 * 40 * 4},
+      {layout.counters, size_t{1 + 2 * 3} * 4}};
   size_t end = 0;
   for (const auto& [at, bytes] : sections) {
     EXPECT_GE(at, end);
@@ -201,7 +202,11 @@ TEST(BlockTopkSm90, WorkspaceSectionsDoNotOverlap) {
 
 TEST(BlockTopkSm90, SizesBeyondItsCountersAreRefused) {
   EXPECT_FALSE(selection_refusal(problem("bf16 b1 h40 s118800 d128")).has_value());
-  EXPECT_TRUE(selection_refusal(problem("bf16 b64 h64 s16000000 d128")).has_value());
+  EXPECT_FALSE(selection_refusal(problem("bf16 b65535 h1 s1024 d128")).has_value());
+  EXPECT_FALSE(selection_refusal(problem("bf16 b1 h1 s64 sk=8388480 d128")).has_value());
+  for (const char* text : {"bf16 b64 h64 s8000000 d128", "bf16 b1 h1 s64 sk=8388481 d128",
+                           "bf16 b65536 h1 s1024 d128"})
+    EXPECT_TRUE(selection_refusal(problem(text)).has_value()) << text;
 }
 
 }  // namespace
