@@ -47,6 +47,7 @@ class Flash2(Flash):
 class Flash3(Flash):
     package = "flash_attn_3"
     module = "flash_attn_interface"
-    install = "pip install flash-attn-interface, or build hopper/ of github.com/Dao-AILab/flash-attention"
-    distributions = ("flash-attn-3", "flash_attn_3", "flash-attn-interface")
+    # flash-attn-interface of PyPI is an empty placeholder.
+    install = "build hopper/ of github.com/Dao-AILab/flash-attention"
+    distributions = ("flash-attn-3", "flash_attn_3")
     backends = ("FLASH_ATTN", "FLASH_ATTN_3")
