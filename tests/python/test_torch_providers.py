@@ -1,13 +1,15 @@
-"""Kernels of packages behind Fovea's names, with stand-ins for the packages; the real ones where they are."""
+"""Kernels of packages behind Fovea's names, with stand-ins for the packages (test_torch_packages.py: real ones)."""
 
-import importlib
 import importlib.machinery
 import importlib.util
+import json
+import pathlib
 import sys
+import tempfile
 import types
 import unittest
 
-from torch_case import fovea, needs_cuda, torch
+from torch_case import fovea, torch
 
 from fovea.torch import providers
 
@@ -108,6 +110,19 @@ class Fakes:
         names = ("sageattn", "sageattn_qk_int8_pv_fp8_cuda", "sageattn_qk_int8_pv_fp16_cuda")
         self.module("sageattention", "2.2.0", **{name: make(name) for name in names})
 
+    def sage_1(self):
+        """Version 1: sageattn alone, keys centred in place, unknown keywords swallowed."""
+
+        def sageattn(q, k, v, tensor_layout="HND", is_causal=False, sm_scale=None, smooth_k=True, **kwargs):
+            self.calls.append(("sageattn", tensor_layout))
+            if smooth_k:
+                k -= k.mean(dim=1 if tensor_layout == "NHD" else 2, keepdim=True)
+            moved = [t.transpose(1, 2) if tensor_layout == "HND" else t for t in (q, k, v)]
+            out, _ = exact(*moved, sm_scale, is_causal)
+            return out.transpose(1, 2) if tensor_layout == "HND" else out
+
+        self.module("sageattention", "1.0.6", sageattn=sageattn)
+
 
 class Providers(unittest.TestCase):
     def setUp(self):
@@ -125,9 +140,20 @@ class Providers(unittest.TestCase):
 
         return make(seq_q, 4, dim), make(seq_kv, 2, dim), make(seq_kv, 2, dim_v or dim)
 
-    def key(self, backend, **spec):
+    def record(self, **changes):
+        """A file that bind() takes as the record of the fake CuTe package."""
+        stated = {"schema": "fovea.validation/1", "library": "fa4 4.0.0b36", "device_class": "sm_90", "pass": True}
+        if torch.cuda.is_available():
+            stated["device_class"] = "sm_{}{}".format(*torch.cuda.get_device_capability())
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = pathlib.Path(folder.name) / "record.json"
+        path.write_text(json.dumps({**stated, **changes}))
+        return path
+
+    def key(self, backend, facts=HOPPER, **spec):
         config = {"default": {"backend": backend, **{name: value for name, value in spec.items() if value}}}
-        return fovea.torch.resolve_key(config, platform="cuda", facts=HOPPER)
+        return fovea.torch.resolve_key(config, platform="cuda", facts=facts)
 
     def check(self, backend, tensors, causal=None, provider="package", **arguments):
         key = self.key(backend, provider=provider)
@@ -211,7 +237,7 @@ class Providers(unittest.TestCase):
         self.fakes.cute()
         providers.PROVIDERS["fa4"].capability = lambda: 9
         self.addCleanup(providers.PROVIDERS["fa4"].__dict__.pop, "capability")
-        (row,) = providers.bind("fa4", records={"fa4": "a record"})
+        (row,) = providers.bind("fa4", records={"fa4": self.record()})
         self.assertEqual(row["version"], "4.0.0b36")
         for dim, dim_v in DIMENSIONS:
             tensors = self.tensors(dim, dim_v)
@@ -252,9 +278,29 @@ class Providers(unittest.TestCase):
         report = fovea.torch.resolve(*tensors, key=self.key("FLASH_ATTN_4"))
         self.assertEqual((report["path"], report["support"]), ("fa4_dense", "unmigrated"))
         self.fakes.cute(rule=False)
-        providers.bind("fa4", records={"fa4": "a record"})
+        providers.bind("fa4", records={"fa4": self.record()})
         report = fovea.torch.resolve(*tensors, key=self.key("FLASH_ATTN_4"))
         self.assertEqual((report["support"], report["compilation_mode"]), ("unmigrated", "eager_only"))
+
+    def test_only_a_record_of_this_version_that_passed_counts(self):
+        self.fakes.cute()
+        wrong = {
+            "library": {"library": "fa4 4.0.0b35"},
+            "pass": {"pass": False},
+            "schema": {"schema": "fovea.run/1"},
+        }
+        for name, changes in wrong.items():
+            with self.assertRaisesRegex(fovea.ArgumentError, f"its {name} is"):
+                providers.bind("fa4", records={"fa4": self.record(**changes)})
+        for file in (self.record() / "missing", __file__):
+            with self.assertRaisesRegex(fovea.ArgumentError, "is no validation record"):
+                providers.bind("fa4", records={"fa4": file})
+
+    def test_the_folder_of_another_package_is_no_package(self):
+        self.fakes.cute()
+        (row,) = providers.bind("flash_attn")
+        self.assertEqual(row["state"], "absent")
+        self.assertIn("flash_attn has no flash_attn_func, flash_attn_varlen_func: it is the folder", row["cause"])
 
     def test_sage(self):
         self.fakes.sage()
@@ -272,6 +318,34 @@ class Providers(unittest.TestCase):
         self.assertIn("head_dim", self.reasons("SAGE_ATTN", self.tensors(dim=256), provider=None))
         report = fovea.torch.resolve(*self.tensors(), key=self.key("SAGE_ATTN"))
         self.assertTrue(report["lossy"])
+
+    def test_sage_of_version_1(self):
+        self.fakes.sage_1()
+        (row,) = providers.bind("sageattention")
+        self.assertEqual(row["version"], "1.0.6")
+        tensors = self.tensors(seq_q=40, seq_kv=128)
+        kept = [t.clone() for t in tensors]
+        facts = {**HOPPER, "sageattention": "1.0.6"}
+        key = self.key("SAGE_ATTN", facts=facts)
+        for layout in ("bshd", "bhsd"):
+            moved = [t.transpose(1, 2) if layout == "bhsd" else t for t in tensors]
+            out = fovea.torch.attention(*moved, key=key, layout=layout, output_layout="bshd")
+            torch.testing.assert_close(out, exact(*kept, 64**-0.5)[0], atol=1e-2, rtol=1e-2)
+            self.assertTrue(all(torch.equal(a, b) for a, b in zip(tensors, kept)), "the package centres keys in place")
+
+        def refused(backend, tensors, **arguments):
+            report = fovea.torch.resolve(*tensors, key=self.key(backend, facts=facts), **arguments)
+            self.assertEqual(report["support"], "unsupported")
+            return {reason["code"]: reason for reason in report["reasons"]}
+
+        self.assertEqual(refused("SAGE_ATTN", tensors, return_lse=True)["lse"]["accepted"], "not returned by version 1")
+        self.assertIn("64, 96, 128", refused("SAGE_ATTN", self.tensors(80, seq_kv=128))["head_dim"]["accepted"])
+        ragged = refused("SAGE_ATTN", self.tensors(seq_kv=90))["seq_limit"]
+        self.assertEqual((ragged["got"], ragged["accepted"]), ("90", "multiples of 64 in version 1"))
+        square = self.tensors(seq_q=192, seq_kv=192)
+        self.assertIn("multiples of 128", refused("SAGE_ATTN", square, is_causal=True)["seq_limit"]["accepted"])
+        self.assertIn("2.0", refused("SAGE_ATTN_2_8_16", tensors)["version"]["accepted"])
+        self.assertIn("pv_fp16_cuda", self.reasons("SAGE_ATTN_2_8_16", tensors, provider=None)["package"]["got"])
 
     def test_torch_sdpa(self):
         (row,) = providers.bind("torch")
@@ -320,69 +394,6 @@ class Providers(unittest.TestCase):
             fovea.torch.attention(*tensors, key=key)
             providers.unbind("flash_attn")
             self.assertEqual(providers.status("flash_attn")[0]["state"], "absent")
-
-
-@needs_cuda
-class RealPackages(unittest.TestCase):
-    def tearDown(self):
-        providers.unbind()
-
-    def check(self, package, backend, dimensions, tolerance):
-        (row,) = providers.bind(package)
-        if row["state"] != "bound":
-            self.skipTest(f"{package}: {row['cause']}")
-        ran = 0
-        for dim, dim_v in dimensions:
-            for batch, seq_q, seq_kv in ((1, 256, 256), (2, 384, 1024)):
-                torch.manual_seed(SEED)
-                q = torch.randn(batch, seq_q, 4, dim, device="cuda", dtype=torch.bfloat16)
-                k = torch.randn(batch, seq_kv, 4, dim, device="cuda", dtype=torch.bfloat16)
-                v = torch.randn(batch, seq_kv, 4, dim_v, device="cuda", dtype=torch.bfloat16)
-                config = {"default": {"backend": backend, "provider": "package"}}
-                try:
-                    out, receipt = fovea.torch.attention(q, k, v, config=config, return_receipt=True)
-                except fovea.UnsupportedError as refused:
-                    print(f"{backend} {dim}/{dim_v}: {refused}")
-                    continue
-                expected = torch.nn.functional.scaled_dot_product_attention(
-                    *(t.float().transpose(1, 2) for t in (q, k, v))
-                ).transpose(1, 2)
-                torch.testing.assert_close(out.float(), expected, atol=tolerance, rtol=tolerance)
-                self.assertIn(package, receipt["provider"])
-                ran += 1
-        self.assertGreater(ran, 0)
-
-    def test_flash_attn_4(self):
-        self.check("fa4", "FLASH_ATTN_4", DIMENSIONS, 1e-2)
-
-    def test_flash_attn_4_compiled_and_against_the_package(self):
-        (row,) = providers.bind("fa4")
-        if row["state"] != "bound":
-            self.skipTest(f"fa4: {row['cause']}")
-        cute = importlib.import_module("flash_attn.cute")
-        key = fovea.torch.resolve_key(backend="FLASH_ATTN_4")
-        attend = torch.compile(
-            lambda q, k, v: fovea.torch.attention(q, k, v, key=key), fullgraph=True, dynamic=True, backend="aot_eager"
-        )
-        for seq in (256, 512, 1024):
-            torch.manual_seed(SEED)
-            q, k, v = (torch.randn(1, seq, 4, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-            direct = cute.flash_attn_func(q, k, v)
-            direct = direct[0] if isinstance(direct, tuple) else direct
-            torch.testing.assert_close(attend(q, k, v), direct, atol=1e-2, rtol=1e-2)
-        torch.library.opcheck(torch.ops.fovea.attention.default, (q, k, v), {"key": key})
-
-    def test_flash_attn_3(self):
-        self.check("flash_attn_3", "FLASH_ATTN_3", ((64, 64), (128, 128)), 1e-2)
-
-    def test_flash_attn_2(self):
-        self.check("flash_attn", "FLASH_ATTN_2", ((64, 64), (128, 128)), 1e-2)
-
-    def test_torch_sdpa(self):
-        self.check("torch", "TORCH_SDPA", ((64, 64), (128, 128)), 1e-2)
-
-    def test_sage(self):
-        self.check("sageattention", "SAGE_ATTN", ((64, 64), (128, 128)), 8e-2)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ Where a package cannot write into given memory its result is copied once into th
 import ctypes as _c
 import importlib
 import importlib.metadata
+import json
+import pathlib
 import threading
 import traceback
 
@@ -69,9 +71,10 @@ def _row(provider, state, version="", cause=""):
 def bind(*packages, records=None):
     """Binds the packages, all known ones when none is named, as far as they import.
 
-    records: {package: validation record}, the committed record of a hardware validation; a path counts as supported
-    only with one (docs/validation). Returns the rows of status() for them: "state" is "bound", or "absent" with the
-    cause and the line that installs it. Binding again takes the module that is importable then. Thread-safe.
+    records: {package: file}, the record of a hardware validation as fovea.torch.providers.validate makes it; a path
+    counts as supported only with one. ArgumentError when it is of another version or device, or does not pass. Returns
+    the rows of status() for them: "state" is "bound", or "absent" with the cause and the line that installs it. Binding
+    again takes the module that is importable then. Thread-safe.
     """
     rows = []
     for provider in _known(packages):
@@ -83,7 +86,10 @@ def bind(*packages, records=None):
             rows.append(_row(provider, "absent", cause=f"{type(error).__name__}: {error}"))
             continue
         version = _version(provider, module)
-        _bind(provider, module, version, (records or {}).get(provider.package))
+        record = (records or {}).get(provider.package)
+        if record is not None:
+            _check_record(provider, version, record)
+        _bind(provider, module, version, record)
         rows.append(_row(provider, "bound", version))
     return rows
 
@@ -106,6 +112,28 @@ def unbind(*packages):
         if kernel is not None:
             fovea._lib().fovea_unbind_package(provider.package.encode())
     fovea._invalidate()
+
+
+def _check_record(provider, version, file):
+    """ArgumentError unless the file is a validation record that passed, of this version on this kind of device."""
+    try:
+        record = json.loads(pathlib.Path(file).read_text(encoding="utf-8"))
+        of = {name: record[name] for name in ("schema", "library", "device_class", "pass")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise fovea.ArgumentError(
+            _INVALID, "invalid_argument", f"{file} is no validation record: {type(error).__name__}: {error}"
+        ) from None
+    expected = {"schema": "fovea.validation/1", "library": f"{provider.package} {version}", "pass": True}
+    if _torch.cuda.is_available():
+        expected["device_class"] = "sm_{}{}".format(*_torch.cuda.get_device_capability())
+    for name, value in expected.items():
+        if of[name] != value:
+            raise fovea.ArgumentError(
+                _INVALID,
+                "invalid_argument",
+                f"{file} does not count: its {name} is {of[name]} (needed: {value}); make one with "
+                f"python -m fovea.torch.providers.validate {provider.package} --record FILE",
+            )
 
 
 def _bind(provider, module, version, record):
@@ -205,11 +233,14 @@ class _Kernel:
 
 
 class _on_stream:
-    """Makes `stream` torch's current one, unless it is."""
+    """Makes `stream` torch's current one and its device the current device, unless they are."""
 
     def __init__(self, tensor, stream):
         self.guard = None
-        if tensor.is_cuda and _torch.cuda.current_stream(tensor.device).cuda_stream != stream:
+        if tensor.is_cuda and (
+            _torch.cuda.current_device() != tensor.get_device()
+            or _torch.cuda.current_stream(tensor.device).cuda_stream != stream
+        ):
             self.guard = _torch.cuda.stream(_torch.cuda.ExternalStream(stream, device=tensor.device))
 
     def __enter__(self):
