@@ -23,8 +23,9 @@ FOVEA_DEVICE int kept_blocks(int columns, int first, double sparsity) {
 
 /// One warp: writes the `kept` best of `columns` scores, of which the first `first` are in any
 /// case. Ties go to the block that comes first; scores that are not finite leave the first blocks.
+/// A lane keeps kCached scores in registers and reads others whenever it needs them.
+template <int kCached>
 FOVEA_DEVICE void choose_row(const float* scores, int columns, int first, int kept, int* out) {
-  constexpr int kCached = 16;  // scores that a lane keeps in registers
   const int lane = threadIdx.x % 32;
   uint32_t keys[kCached];
   bool finite = true;
@@ -96,6 +97,12 @@ FOVEA_DEVICE void choose_row(const float* scores, int columns, int first, int ke
     const int column = from + lane;
     emit(ordered(column < columns ? __ldcg(scores + column) : -INFINITY), column);
   }
+}
+FOVEA_DEVICE void choose_row(const float* scores, int columns, int first, int kept, int* out) {
+  if (columns - first <= 8 * 32)
+    choose_row<8>(scores, columns, first, kept, out);
+  else
+    choose_row<16>(scores, columns, first, kept, out);
 }
 
 }  // namespace fovea::block_topk_sm90

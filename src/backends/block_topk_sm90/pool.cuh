@@ -36,9 +36,10 @@ struct Pools {
 
 inline constexpr int kPoolCells = 8;  // of an item: 128 tokens of a head
 inline constexpr int kPoolThreads = 32 * kPoolCells;
-/// Thread blocks of a multiprocessor; their registers leave room for one that takes scores.
+/// Thread blocks of a multiprocessor; with 48 registers of a thread they leave room for one that
+/// takes scores, whose ninth warp needs a third of the registers of a scheduler.
 #ifndef FOVEA_TOPK_POOL_CTAS
-#define FOVEA_TOPK_POOL_CTAS 3
+#define FOVEA_TOPK_POOL_CTAS 2
 #endif
 inline constexpr int kPoolCtas = FOVEA_TOPK_POOL_CTAS;
 
@@ -61,7 +62,7 @@ static __global__ void clear_kernel(std::uint32_t* counters, int count) {
 /// heads; heads that are neighbours in memory together. One warp per cell; 16 lanes read one token,
 /// the other 16 the next.
 template <class Type, int kDim, int kCells>
-__global__ void __launch_bounds__(kPoolThreads, kPoolCtas == 3 ? 5 : 4)
+__global__ void __launch_bounds__(kPoolThreads, 5)
     pool_kernel(const __grid_constant__ Pools pools) {
   using A = Arrangement<kDim, kCells>;
   __shared__ uint32_t exponents[2][kPoolCells], taken[2];
