@@ -555,6 +555,8 @@ std::vector<Case> make_cases() {
         shared(base("", 1, 2, 2, 300, 300), 1, 0, 0);
         shared(base("", 1, 2, 2, 1, 1), 1, 100, 0);
         shared(base("", 3, 12, 12, 5000, 2500), 2, 20, 70);
+        // Rows of one block or none, tile after tile: pads upon pads.
+        shared(base("", 4, 12, 12, 5000, 1300), 2, 8, 50);
         c = base("", 2, 4, 2, 1000, 2400);
         c.growth = 40;
         shared(c, 2, 50, 70);

@@ -43,10 +43,6 @@ struct Consumer {
   cuda::Rows rows;
   cuda::Correction correction;
   int accumulate = 0;  // 0 while O holds nothing of the current segment
-  // The segment before the current one, whose O is complete and, while `unstored`, still here.
-  cuda::Rows closed_rows;
-  const Task* closed_task = nullptr;
-  bool closed_is_piece = false, unstored = false;
   // Source::shared_list: after steps [alone, alone + alone_steps) a stage's next fill is not
   // coupled (warp 0 arrives after all); and the pads of the tile.
   int alone = 0, alone_steps = 0, pads = 0;
@@ -120,11 +116,14 @@ struct Consumer {
     pads = cuda::uniform(t.steps - t.end);
   }
   /// Pads are the last steps of a tile, so that the next tile's first steps follow on their stages.
+  /// No product keeps a warpgroup's warps together here: a warp that frees a pad before another has
+  /// seen it lets the stage fill again, and to that one two phases look like none.
   FOVEA_DEVICE void pass_k_pads(int count) {
     if constexpr (T::kShared)
 #pragma unroll 1
       for (int n = 0; n < count; n++) {
         wait_k();
+        warpgroup_sync(warpgroup);
         free_k();
       }
   }
@@ -133,6 +132,7 @@ struct Consumer {
 #pragma unroll 1
       for (int n = 0; n < count; n++) {
         wait_v();
+        warpgroup_sync(warpgroup);
         free_v();
       }
   }
@@ -141,7 +141,7 @@ struct Consumer {
     if constexpr (!T::kSchedule.turns) return;
     if (warpgroup == 0)
       cuda::named_sync<1>(256);
-    else if (warpgroup == 1)
+    else if (T::kWarpgroups == 2 || warpgroup == 1)
       cuda::named_sync<2>(256);
     else
       cuda::named_sync<3>(256);
@@ -150,7 +150,7 @@ struct Consumer {
     if constexpr (!T::kSchedule.turns) return;
     if (warpgroup == T::kWarpgroups - 1)
       cuda::named_arrive<1>(256);
-    else if (warpgroup == 0)
+    else if (T::kWarpgroups == 2 || warpgroup == 0)
       cuda::named_arrive<2>(256);
     else
       cuda::named_arrive<3>(256);
@@ -179,9 +179,7 @@ struct Consumer {
           o, a[4 * step], a[4 * step + 1], a[4 * step + 2], a[4 * step + 3],
           Tile::descriptor(v + ((step * 16 * Tile::kRowBytes) >> 4)), step == 0 ? accumulate : 1);
   }
-  /// Q.K of the current block beside P.V of the previous one. kStores: O of a closed segment leaves
-  /// in between, while Q.K runs.
-  template <bool kStores>
+  /// Q.K of the current block beside P.V of the previous one.
   FOVEA_DEVICE void issue_both() {
     take_turn();
     cuda::pin(s);
@@ -190,7 +188,6 @@ struct Consumer {
     cuda::wgmma_fence();
     issue_qk();
     cuda::wgmma_commit();
-    if (kStores && unstored) store_closed();
     wait_v();
     cuda::wgmma_fence();
     issue_pv();
@@ -256,7 +253,7 @@ struct Consumer {
   /// A block within a tile against the reference: no maximum and, mostly, no rescaling of O.
   FOVEA_DEVICE void step_against_reference(const Task& t, int i, bool last) {
     wait_k();
-    issue_both<T::kDefersStores>();
+    issue_both();
     wait_scores(coupled_after(i));
     cuda::Sums here = exponentiate<false>(coupled_after(i - 1));
     if (__any_sync(~0u, outgrown(here))) raise_reference<false>(here, t, i);
@@ -296,7 +293,7 @@ struct Consumer {
   template <bool kMasked>
   FOVEA_DEVICE void step(const Task& t, int i, bool last) {
     wait_k();
-    issue_both<false>();
+    issue_both();
     wait_scores();
     free_q(last);
     if constexpr (kMasked) hide<kKey>(s, p, t, i, lane);
@@ -330,16 +327,6 @@ struct Consumer {
       write_partial<kKey>(o, done, p, block, warpgroup);
     else
       store_output<kKey>(o, done, p, t, warpgroup, out_map, shared);
-  }
-
-  /// Stores what is left of the closed segment and hands its task back.
-  FOVEA_DEVICE void store_closed() {
-    finish(closed_rows, *closed_task, closed_is_piece);
-    accumulate = 0;
-    unstored = false;
-    __syncwarp();
-    cuda::mbarrier_arrive_if(leader,
-                             bars + T::kTaskEmpty + 8 * static_cast<uint32_t>(closed_task - tasks));
   }
 
   /// The task after the current one. Read while a product runs, so that nothing of it is on the way
@@ -405,12 +392,11 @@ struct Consumer {
       const int against = T::kQStages > 1 ? end : end - 1;
 #pragma unroll 1
       for (; i < against; i++) step_against_reference(*task, i, i == end - 1);
-      if (T::kDefersStores && unstored) store_closed();  // one block only
       if (T::kQStages == 1 && i < end) step<false>(*task, i, true);
       if (next.begin == next.end) break;
       // The same step across a tile boundary.
-      closed_task = task;
-      closed_is_piece = T::kSplit && begin != 0;
+      const Task* const closed_task = task;
+      const bool closed_is_piece = T::kSplit && begin != 0;
       const bool masked = next.masked;
       q_ring.next();
       if constexpr (T::kQStages > 1)
@@ -425,16 +411,19 @@ struct Consumer {
       enter_tile(*task);
       wait_q();
       wait_k();
-      issue_both<false>();
+      issue_both();
       next = read_task();
       wait_scores(coupled_after(begin));
-      closed_rows = rows;
+      const cuda::Rows closed_rows = rows;
       check = kPartialReference && !masked;
       free_q(!check && end - begin == 1);
       opening = open_tile(*task, begin, masked, coupled);
       pass_v_pads(closed_pads);
-      unstored = true;
-      if constexpr (!T::kDefersStores) store_closed();
+      finish(closed_rows, *closed_task, closed_is_piece);
+      accumulate = 0;
+      __syncwarp();
+      cuda::mbarrier_arrive_if(
+          leader, bars + T::kTaskEmpty + 8 * static_cast<uint32_t>(closed_task - tasks));
       if (T::kGrouped && masked) guard_values(*task, begin);
     }
 

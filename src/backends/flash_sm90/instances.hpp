@@ -49,8 +49,6 @@ struct Schedule {
   bool turns;              // warpgroups issue their products in turns
   bool staged_output;      // 16-bit O leaves through shared memory and tensor stores
   bool rescale_on_growth;  // rescale O only when a maximum grew noticeably
-  bool ordered_start;      // queries and the first keys are loaded before anything else
-  bool deferred_stores;    // O leaves while the next tile's second product runs
   int reference_step;      // a tile's reference is the maximum of every so-many-th group of 8 keys
   int early_exponentials;  // eighths computed before the wait for the previous P.V
   int first_exponentials;  // the same in the first block of a tile
@@ -67,22 +65,17 @@ constexpr Schedule schedule(const Key& key) {
                                 key.source == Source::shared_list
                             ? 2
                             : 1,
-             .turns = false,
+             .turns = key.source == Source::dense && key.head_dim < 256,
              .staged_output = true,
              .rescale_on_growth = false,
-             .ordered_start = true,
-             .deferred_stores = key.head_dim != 96,
              .reference_step = 4,
              .early_exponentials = 8,
              .first_exponentials = 4,
              .producer_registers = 40,
              .consumer_registers = 232,
              .residents = 1};
-  if (key.block_kv > 128) s.q_stages = 1;  // shared memory is full
-  if (key.head_dim == 64) {                // a turn is for products, and registers are short
-    s.deferred_stores = false;
-    s.reference_step = 1;
-  }
+  if (key.block_kv > 128) s.q_stages = 1;        // shared memory is full
+  if (key.head_dim == 64) s.reference_step = 1;  // registers are short
   if (key.source == Source::small) {  // two thread blocks fill each other's gaps
     s.warpgroups = 1;
     s.residents = 2;
@@ -93,16 +86,18 @@ constexpr Schedule schedule(const Key& key) {
   } else if (key.head_dim == 64 && key.source != Source::dense) {  // list rows are 128 queries
     s.turns = s.rescale_on_growth = true;
     s.early_exponentials = 3;
-  } else if (key.head_dim == 64) {  // three warpgroups fill each other's gaps
+  } else if (key.head_dim == 64 || key.block_kv == 112) {  // three fill each other's gaps
     s.warpgroups = 3;
     s.cluster = 1;
-    s.turns = s.rescale_on_growth = true;
+    s.staged_output = key.head_dim == 64;  // shared memory is full
+    s.rescale_on_growth = true;
+    s.reference_step = 1;
     s.early_exponentials = 3;
-    s.producer_registers = key.block_kv == 128 ? 32 : 40;
-    s.consumer_registers = key.block_kv == 128 ? 160 : 152;
+    s.producer_registers = key.mask == Mask::none ? 32 : 40;
+    s.consumer_registers = key.mask == Mask::none ? 160 : 152;
   } else if (key.head_dim == 256) {  // O alone takes 128 registers, and shared memory is full
     s.q_stages = 1;
-    s.staged_output = s.deferred_stores = false;
+    s.staged_output = false;
     s.rescale_on_growth = true;
   }
   return s;
@@ -126,6 +121,7 @@ constexpr int block_kv(int head_dim, Mask mask) {
     case 64:
       return mask == Mask::none ? 128 : mask == Mask::lengths ? 112 : 96;
     case 96:
+      return mask == Mask::none ? 112 : 128;
     case 128:
       return 128;
     default:

@@ -37,7 +37,6 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads,
                          : q_empty             ? 4
                          : at >= T::kDrawn     ? 1
                          : at >= T::kKPeer     ? T::kReleases
-                         : at >= T::kStarted   ? 1
                          : at >= T::kTaskEmpty ? 4 * T::kWarpgroups
                                                : 1;
     if (threadIdx.x < kBarriers) cuda::mbarrier_init(bars + at, arrivals);

@@ -79,9 +79,6 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorM
   const int panel_step = kIsV ? p.v_panel_step : p.qk_panel_step;
   cuda::Ring<T::kStages> ring;
   TaskReader<kKey> reader(tasks, bars);
-  // Queries and the first keys are what a thread block starts with; the rest comes when these are
-  // there.
-  bool first = T::kOrderedStart;
   for (;;) {
     const Task& t = reader.next();
     const int end = t.end, batch = t.batch, head = divide(t.head, p.kv_group);
@@ -107,10 +104,6 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorM
         continue;
       }
       const int row = t.kv_start + block_of<kKey>(p, t, i) * T::kBlockKv;
-      if (kIsV && first) {
-        cuda::mbarrier_wait(bars + T::kStarted, 0);
-        first = false;
-      }
       cuda::mbarrier_wait(empty + 8 * ring.stage, ring.phase ^ 1);
       const uint32_t barrier = full + 8 * ring.stage;
       const uint32_t target = buffers + ring.stage * T::kKvBytes;
@@ -131,11 +124,6 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorM
                                       cuda::kEvictLast);
         if (panel_step) break;
       }
-      if (!kIsV && first) {
-        cuda::mbarrier_wait(full, 0);
-        cuda::mbarrier_arrive(bars + T::kStarted);
-        first = false;
-      }
     }
   }
 }
@@ -147,9 +135,8 @@ FOVEA_DEVICE void produce_q(uint32_t shared, const Task* tasks, const CUtensorMa
   const uint32_t bars = shared + T::kBarrierOffset;
   cuda::Ring<T::kQStages> ring;
   TaskReader<kKey> reader(tasks, bars);
-  for (bool first = true;; ring.next(), first = false) {
+  for (;; ring.next()) {
     const Task& t = reader.next();
-    if (T::kOrderedStart && !first) cuda::mbarrier_wait(bars + T::kStarted, 0);
     const int row = t.q_start + t.m * T::kBlockQ, head = t.head, batch = t.batch;
     const bool none = t.begin == t.end;
 #pragma unroll 1

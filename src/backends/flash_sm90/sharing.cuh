@@ -24,7 +24,8 @@
 // the coupled fill before it on that stage. That one's `full` completed only after both producers
 // had seen their `peer` complete for it: each sent half of the data, or, where the blocks load
 // their own, a token. So arrivals for two fills never meet in one phase. `empty` is local and as in
-// the other forms.
+// the other forms. One warp frees a stage for its warpgroup, so all warps have to see it full
+// first: the fence of the product joins them, and where a pad has none a barrier does.
 //
 // Why nothing waits for ever. Number the steps so that coupled ones agree in both blocks. A fill of
 // step n waits for the stage of step n - 2: K is freed at step n - 2, V at step n - 1, the V of a

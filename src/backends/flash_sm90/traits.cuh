@@ -65,8 +65,6 @@ struct Traits {
   // Registers per consumer thread.
   static constexpr int kScores = kBlockKv / 2;
   static constexpr int kOutputs = kHeadDim / 2;
-  static constexpr bool kOrderedStart = kDense && kSchedule.ordered_start;
-  static constexpr bool kDefersStores = kSchedule.deferred_stores && !kMaskAnywhere;
   static constexpr int kReferenceStep = kSchedule.reference_step;
   static constexpr int early_scores(int eighths) { return (kScores * eighths / 8) & ~3; }
   static constexpr int kEarlyScores = early_scores(kSchedule.early_exponentials);
@@ -105,9 +103,8 @@ struct Traits {
   static constexpr uint32_t kVEmpty = kVFull + 8 * kStages;
   static constexpr uint32_t kTaskFull = kVEmpty + 8 * kStages;
   static constexpr uint32_t kTaskEmpty = kTaskFull + 8 * kTaskSlots;
-  static constexpr uint32_t kStarted = kTaskEmpty + 8 * kTaskSlots;
   // Source::shared_list: as far apart as kKEmpty and kVEmpty.
-  static constexpr uint32_t kKPeer = kStarted + (kOrderedStart ? 8 : 0);
+  static constexpr uint32_t kKPeer = kTaskEmpty + 8 * kTaskSlots;
   static constexpr uint32_t kVPeer = kKPeer + (kVEmpty - kKEmpty);
   static constexpr uint32_t kDrawn = kVPeer + 8 * kStages;
   static constexpr uint32_t kBarrierBytes = kShared ? kDrawn + 8 * kDrawSlots : kKPeer;
