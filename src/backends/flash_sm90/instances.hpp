@@ -76,7 +76,7 @@ constexpr Schedule schedule(const Key& key) {
              .residents = 1};
   if (key.block_kv > 128) s.q_stages = 1;        // shared memory is full
   if (key.head_dim == 64) s.reference_step = 1;  // registers are short
-  if (key.source == Source::small) {  // two thread blocks fill each other's gaps
+  if (key.source == Source::small) {             // two thread blocks fill each other's gaps
     s.warpgroups = 1;
     s.residents = 2;
     s.rescale_on_growth = true;
@@ -86,7 +86,8 @@ constexpr Schedule schedule(const Key& key) {
   } else if (key.head_dim == 64 && key.source != Source::dense) {  // list rows are 128 queries
     s.turns = s.rescale_on_growth = true;
     s.early_exponentials = 3;
-  } else if (key.head_dim == 64 || key.block_kv == 112) {  // three fill each other's gaps
+  } else if (key.head_dim == 64 || (key.head_dim == 96 && key.block_kv < 128)) {
+    // Three fill each other's gaps.
     s.warpgroups = 3;
     s.cluster = 1;
     s.staged_output = key.head_dim == 64;  // shared memory is full
