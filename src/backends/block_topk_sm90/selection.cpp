@@ -34,6 +34,9 @@ block_topk_sm90::Call make_selection(const Problem& p, const BlockTopk& options)
 }
 
 std::optional<Reason> selection_refusal(const Problem& p) {
+  if (p.head_dim > 128)
+    return Reason{ReasonCode::head_dim, "head_dim", std::to_string(p.head_dim),
+                  "at most 128 with blocks chosen from the data", "give a block mask instead"};
   constexpr int64_t kMost = int64_t{1} << 30;
   const auto cells = [](int64_t tokens) { return tokens / block_topk_sm90::kCellTokens + 1; };
   const int64_t largest = std::max(saturating_product({p.batch, p.heads_q, cells(p.seq_q)}),

@@ -59,6 +59,21 @@ struct TaskReader {
   }
 };
 
+/// First key of each part of a tile that is loaded by itself.
+template <Key kKey>
+struct FirstRows {
+  using T = Traits<kKey>;
+  int row[T::kPairs ? 2 : 1];
+  FOVEA_DEVICE void find(const Params& p, const Task& t, int i) {
+    if constexpr (T::kPairs) {
+      row[0] = pair_block<kKey>(p, t, i, 0) * T::kLoadRows;
+      row[1] = pair_block<kKey>(p, t, i, 1) * T::kLoadRows;
+    } else {
+      row[0] = t.kv_start + block_of<kKey>(p, t, i) * T::kBlockKv;
+    }
+  }
+};
+
 template <Key kKey, bool kIsV>
 FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorMap* map,
                              const Params& p, uint32_t rank) {
@@ -77,18 +92,23 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorM
   const uint32_t buffers = shared + (kIsV ? T::kVOffset : T::kKOffset);
   const int column_step = kIsV ? p.v_column_step : p.qk_column_step;
   const int panel_step = kIsV ? p.v_panel_step : p.qk_panel_step;
-  cuda::Ring<T::kStages> ring;
+  cuda::Ring<(kIsV ? T::kVStages : T::kKStages)> ring;
   TaskReader<kKey> reader(tasks, bars);
   for (;;) {
     const Task& t = reader.next();
     const int end = t.end, batch = t.batch, head = divide(t.head, p.kv_group);
     int i = t.begin;
     if (i == end) return;
+    FirstRows<kKey> ahead;
+    if constexpr (!T::kDense) ahead.find(p, t, i);
 #pragma unroll 1
     for (; i < end; i++, ring.next()) {
+      FirstRows<kKey> now = ahead;
+      if constexpr (T::kDense)
+        now.find(p, t, i);
+      else  // a read of the list takes its time while this tile waits for its buffer
+        ahead.find(p, t, min(i + 1, end - 1));
       if constexpr (T::kPairs) {
-        const int rows[2] = {pair_block(p, t, i, 0) * T::kLoadRows,
-                             pair_block(p, t, i, 1) * T::kLoadRows};
         cuda::mbarrier_wait(empty + 8 * ring.stage, ring.phase ^ 1);
         const uint32_t barrier = full + 8 * ring.stage;
         const uint32_t target = buffers + ring.stage * T::kKvBytes;
@@ -99,11 +119,11 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorM
           for (int panel = 0; panel < T::kPanels; panel++)
             cuda::tensor_load(
                 target + panel * T::kKvPanelBytes + n * T::kLoadRows * T::Tile::kRowBytes, map,
-                barrier, panel * column_step, rows[n], panel * panel_step, head, batch,
+                barrier, panel * column_step, now.row[n], panel * panel_step, head, batch,
                 cuda::kEvictLast);
         continue;
       }
-      const int row = t.kv_start + block_of<kKey>(p, t, i) * T::kBlockKv;
+      const int row = now.row[0];
       cuda::mbarrier_wait(empty + 8 * ring.stage, ring.phase ^ 1);
       const uint32_t barrier = full + 8 * ring.stage;
       const uint32_t target = buffers + ring.stage * T::kKvBytes;
