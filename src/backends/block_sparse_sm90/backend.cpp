@@ -30,8 +30,8 @@ std::optional<Reason> refusal(const Problem& p, const ListRequest& lists,
                               int64_t protected_kv_prefix) {
   const int64_t head_dim = std::max(p.head_dim, p.dim_v);
   if (lists.shape.block_q == 64 && head_dim > 128)
-    return Reason{ReasonCode::sparse, "block_q",
-                  text::concat("64 with head_dim ", head_dim), "128, or head_dim at most 128",
+    return Reason{ReasonCode::sparse, "block_q", text::concat("64 with head_dim ", head_dim),
+                  "128, or head_dim at most 128",
                   "use blocks of 128 queries; blocks of keys may have 64 or 128"};
   const bool partial =
       lists.shape.partial || (lists.mask != nullptr && !lists.mask->partial().empty());
