@@ -4,7 +4,8 @@ flash_sm90_bench.py LIBRARY [--shapes B:H:Sq:Skv:D[:kind],...] [--rounds N] [--s
 kind: f16, float (float32 output), causal, pad (key lengths: item 0 full, others 0.7164 of it), keys (hides keys 11-63
 of every row), bnN (block of N keys), listP (random block lists, P percent of the blocks), bandW (a band of W percent
 and the first block), radialD (decay D percent, 21 frames); lists: TFLOP/s per kept block, of bq64 or 128 queries x
-bk64 or 128 keys; at64: q, k and v begin in the middle of a 128-byte line; share: also with the loads shared by two rows of blocks, and dense, with the ratio of dense time *
+bk64 or 128 keys; at64: q, k and v begin in the middle of a 128-byte line; share: also with the loads shared by two
+rows of blocks, and dense, with the ratio of dense time *
 density to each. topkP: the selection of blocks alone at sparsity P percent, in microseconds beside reading q and k at
 4 TB/s. Libraries given with --other have the study's entry points attn_fwd, attn_workspace and attn_head_dim.
 """
