@@ -132,6 +132,12 @@ const std::vector<std::string>& cases() {
             "f16 b1 h2 s65 sk=64 d8 lse=1 sparse=random(density=1,",
             "bf16 b1 h1 s1500 sk=1600 d64 lse=1 sparse=random(density=0.1,"})
         out.push_back(sizes + blocks + ") seed=3");
+    for (const std::string blocks : {"q=128,kv=128", "q=128,kv=64"})
+      for (const char* sizes :
+           {"bf16 b2 h4 hk=2 s300 sk=517 d256 lse=1 sparse=random(density=0.4,batch=2,heads=4,",
+            "f16 b2 h2 s129 sk=900 d40 dv=136 kvlen=833,65 lse=1 sparse=random(density=0.5,",
+            "bf16 b1 h3 s515 sk=1600 d192 layout=bhsd out=f32 lse=1 sparse=random(density=0.3,"})
+        out.push_back(sizes + blocks + ") seed=3");
     return out;
   }();
   return all;

@@ -4,7 +4,8 @@ flash_sm90_bench.py LIBRARY [--shapes B:H:Sq:Skv:D[:kind],...] [--rounds N] [--s
 kind: f16, float (float32 output), causal, pad (key lengths: item 0 full, others 0.7164 of it), keys (hides keys 11-63
 of every row), bnN (block of N keys), listP (random block lists, P percent of the blocks), bandW (a band of W percent
 and the first block), radialD (decay D percent, 21 frames); lists: TFLOP/s per kept block, of bq64 or 128 queries x
-bk64 or 128 keys; share: also with the loads shared by two rows of blocks, and dense, with the ratio of dense time *
+bk64 or 128 keys; at64: q, k and v begin in the middle of a 128-byte line; share: also with the loads shared by two
+rows of blocks, and dense, with the ratio of dense time *
 density to each. topkP: the selection of blocks alone at sparsity P percent, in microseconds beside reading q and k at
 4 TB/s. Libraries given with --other have the study's entry points attn_fwd, attn_workspace and attn_head_dim.
 """
@@ -154,8 +155,11 @@ def main():
         B, H, Sq, Sk, D = map(int, f[:5])
         kinds = f[5:]
         dtype = torch.float16 if "f16" in kinds else torch.bfloat16
-        q = torch.randn(B, Sq, H, D, device=DEV, dtype=dtype)
-        k = torch.randn(B, Sk, H, D, device=DEV, dtype=dtype)
+        skipped = 32 if "at64" in kinds else 0
+
+        def randn(rows):
+            return torch.randn(skipped + B * rows * H * D, device=DEV, dtype=dtype)[skipped:].view(B, rows, H, D)
+        q, k = randn(Sq), randn(Sk)
         block_q, block_kv = 64 if "bq64" in kinds else 128, 64 if "bk64" in kinds else 128
         chosen = next((x for x in kinds if x.startswith("topk")), None)
         if chosen:
@@ -167,7 +171,7 @@ def main():
                         f"reading {read:.1f} us: {statistics.median(us) / read:.2f}")
             print(rows[-1], flush=True)
             continue
-        v = torch.randn_like(k)
+        v = randn(Sk)
         o = torch.empty(B, Sq, H, D, device=DEV, dtype=torch.float32 if "float" in kinds else dtype)
         lse = torch.empty(B, H, Sq, device=DEV)
         qt, kt, vt = (t.transpose(1, 2) for t in (q, k, v))

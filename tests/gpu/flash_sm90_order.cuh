@@ -129,6 +129,7 @@ inline Kinds make_kinds() {
     add_list(kinds, ("list" + end).c_str(), d, 128);
     add_list(kinds, ("small list" + end).c_str(), d, 64);
   }
+  add_list(kinds, "list 256", 256, 128);
   return kinds;
 }
 

@@ -508,8 +508,10 @@ std::vector<Case> make_cases() {
       c = base("key bits nothing visible", 1, 2, 2, 200, 200);
       c.key_mask = 4;
       add(c);
-      if (std::max(c.head_dim, c.dim_v) <= 128) {
-        for (const int block_q : {128, 64})
+      {
+        const bool large = std::max(d, dv) > 128;
+        const std::vector<int> rows = large ? std::vector{128} : std::vector{128, 64};
+        for (const int block_q : rows)
           for (const int block_kv : {128, 64}) {
             const auto list = [&](const char* name, int kind, int density) {
               c.name += name;

@@ -224,6 +224,7 @@ class BenchVerb : public Verb {
     run.options = call_options(problem);
     run.executor = &executor;
     run.device = device;
+    run.alignment = cuda::DeviceTensors::Alignment::best;
     run.warm_up_ms = kWarmUpMs;
     FOVEA_TRY(const RunReport warm, run_layer(run));
     const std::optional<double> peak_before = core_peak_tflops(warm.receipt->isa, problem.dtype);

@@ -1,5 +1,6 @@
 #include "src/backends/block_sparse_sm90/backend.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "src/backends/block_topk_sm90/selection.hpp"
 #include "src/backends/flash_sm90/plan.hpp"
 #include "src/backends/flash_sm90/shared_lists.hpp"
+#include "src/core/text.hpp"
 
 namespace fovea::backends {
 namespace {
@@ -20,10 +22,17 @@ constexpr Instance row(std::string_view name, int64_t min, int64_t max) {
   return in;
 }
 
-constexpr Instance kInstances[] = {row("d64", 8, 64), row("d96", 8, 96), row("d128", 8, 128)};
+constexpr Instance kInstances[] = {row("d64", 8, 64), row("d96", 8, 96), row("d128", 8, 128),
+                                   row("d256", 8, 256)};
 
 // What the kernels cannot read of lists that the name may have.
-std::optional<Reason> refusal(const ListRequest& lists, int64_t protected_kv_prefix) {
+std::optional<Reason> refusal(const Problem& p, const ListRequest& lists,
+                              int64_t protected_kv_prefix) {
+  const int64_t head_dim = std::max(p.head_dim, p.dim_v);
+  if (lists.shape.block_q == 64 && head_dim > 128)
+    return Reason{ReasonCode::sparse, "block_q", text::concat("64 with head_dim ", head_dim),
+                  "128, or head_dim at most 128",
+                  "use blocks of 128 queries; blocks of keys may have 64 or 128"};
   const bool partial =
       lists.shape.partial || (lists.mask != nullptr && !lists.mask->partial().empty());
   if (partial)
@@ -91,7 +100,7 @@ class BlockSparseSm90Backend final : public Backend {
     for (Reason& reason : lists.reasons) refuse(std::move(reason));
     if (!lists.request) return answer;
     answer.report.density = lists.request->density;
-    if (auto reason = refusal(*lists.request, context.protected_kv_prefix))
+    if (auto reason = refusal(problem, *lists.request, context.protected_kv_prefix))
       refuse(std::move(*reason));
     answer.lists = std::move(lists.request);
     if (answer.choice.instance == nullptr) return answer;
@@ -99,7 +108,7 @@ class BlockSparseSm90Backend final : public Backend {
     kernel.list_shared = share_rows(kernel, *answer.lists);
     if (kernel.list_shared) answer.report.instance += ".shared";
     answer.kernel = flash_sm90::choose(kernel);
-    if (answer.kernel.refusal != flash_sm90::Refusal::none)
+    if (answer.kernel.refusal == flash_sm90::Refusal::size)
       refuse({ReasonCode::seq_limit,
               "seq_q x heads",
               std::to_string(problem.seq_q) + " x " + std::to_string(problem.heads_q),

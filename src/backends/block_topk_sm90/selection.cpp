@@ -34,6 +34,9 @@ block_topk_sm90::Call make_selection(const Problem& p, const BlockTopk& options)
 }
 
 std::optional<Reason> selection_refusal(const Problem& p) {
+  if (p.head_dim > 128)
+    return Reason{ReasonCode::head_dim, "head_dim", std::to_string(p.head_dim),
+                  "at most 128 with blocks chosen from the data", "give a block mask instead"};
   const auto beyond = [](const char* field, int64_t got, const std::string& accepted) {
     return Reason{ReasonCode::seq_limit, field, std::to_string(got), accepted, {}};
   };

@@ -22,10 +22,11 @@ Mask mask_of(const Problem& problem) {
   return Mask::none;
 }
 
-Source source_of(const Problem& problem) {
+Source source_of(const Problem& problem, int head_dim) {
   if (!problem.list) return Source::dense;
   if (problem.list_shared) return Source::shared_list;
   if (problem.list_block_q == 64) return Source::small;
+  if (head_dim == 256) return Source::halves;
   return problem.list_block_kv == 64 ? Source::pairs : Source::list;
 }
 
@@ -63,7 +64,7 @@ Choice choose(const Problem& problem) {
 
   const int head_dim = bucket(std::max(problem.head_dim, problem.dim_v));
   const Mask mask = mask_of(problem);
-  const Source source = source_of(problem);
+  const Source source = source_of(problem, head_dim);
   const bool wide = head_dim == 128 && mask == Mask::none && prefers_wide(problem.seq_kv);
   const auto* key = std::find_if(kInstances.begin(), kInstances.end(), [&](const Key& k) {
     return k.precision == problem.precision && k.head_dim == head_dim && k.mask == mask &&

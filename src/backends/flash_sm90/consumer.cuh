@@ -34,7 +34,8 @@ struct Consumer {
   uint32_t q_descriptor;
   const uint32_t k_descriptor, v_descriptor;
   const Lane lane;
-  cuda::Ring<T::kStages> k_ring, v_ring;
+  cuda::Ring<T::kKStages> k_ring;
+  cuda::Ring<T::kVStages> v_ring;
   cuda::Ring<T::kQStages> q_ring;
   cuda::Ring<kTaskSlots> task_ring;
 
@@ -111,7 +112,7 @@ struct Consumer {
   }
   FOVEA_DEVICE void enter_tile(const Task& t) {
     if constexpr (!T::kShared) return;
-    alone = t.coupled - T::kStages;
+    alone = t.coupled - T::kVStages;
     alone_steps = warp == 0 ? 0 : t.steps - t.coupled;
     pads = cuda::uniform(t.steps - t.end);
   }

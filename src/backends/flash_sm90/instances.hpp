@@ -13,11 +13,12 @@ enum class Precision : std::uint8_t { bf16, f16 };
 /// any lengths, optionally key bits too.
 enum class Mask : std::uint8_t { none, lengths, key_bits, band };
 /// Which key blocks a query tile visits: all of them, or those of a caller's list. `list`: blocks
-/// of 128 x 128. `pairs`: 128 queries x 64 keys, two blocks to a tile. `small`: 64 queries, tiles
-/// of 64 keys, of which a block is one or two. `shared_list`: blocks of 128 x 128, the lists of two
-/// neighbouring rows of blocks arranged on the host (shared_lists.hpp) so that a cluster loads what
-/// both list once.
-enum class Source : std::uint8_t { dense, list, pairs, small, shared_list };
+/// of 128 x 128. `pairs`: 128 queries x 64 keys, two blocks to a tile. `small`: 64 queries; a tile
+/// is two blocks of 64 keys, or two halves of blocks of 128. `shared_list`: blocks of 128 x 128,
+/// the lists of two neighbouring rows of blocks arranged on the host (shared_lists.hpp) so that a
+/// cluster loads what both list once. `halves`: 128 queries, tiles of 64 keys, of which a block is
+/// one or two.
+enum class Source : std::uint8_t { dense, list, pairs, small, shared_list, halves };
 
 struct Key {
   Precision precision;
@@ -43,7 +44,7 @@ constexpr Key decode(std::uint32_t code) {
 /// How one instance is laid out on a multiprocessor. Everything follows from the key.
 struct Schedule {
   int warpgroups;          // consumers, 64 query rows each
-  int stages;              // depth of the K and V rings
+  int k_stages, v_stages;  // depth of the K and V rings
   int q_stages;            // query buffers
   int cluster;             // blocks that share each K/V tile by multicast
   bool turns;              // warpgroups issue their products in turns
@@ -59,7 +60,8 @@ struct Schedule {
 
 constexpr Schedule schedule(const Key& key) {
   Schedule s{.warpgroups = 2,
-             .stages = 2,
+             .k_stages = 2,
+             .v_stages = 2,
              .q_stages = 2,
              .cluster = (key.source == Source::dense && key.mask != Mask::band) ||
                                 key.source == Source::shared_list
@@ -79,10 +81,11 @@ constexpr Schedule schedule(const Key& key) {
   if (key.source == Source::small) {             // two thread blocks fill each other's gaps
     s.warpgroups = 1;
     s.residents = 2;
-    s.rescale_on_growth = true;
-    s.reference_step = 1;
-    s.early_exponentials = 3;
-    s.consumer_registers = 208;
+    s.consumer_registers = 216;
+    if (key.head_dim > 64) {  // shared memory is full
+      s.q_stages = s.k_stages = 1;
+      s.staged_output = false;
+    }
   } else if (key.head_dim == 64 && key.source != Source::dense) {  // list rows are 128 queries
     s.turns = s.rescale_on_growth = true;
     s.early_exponentials = 3;
@@ -109,9 +112,9 @@ constexpr int block_q(const Key& key) { return 64 * schedule(key).warpgroups; }
 inline constexpr std::array kHeadDims = {64, 96, 128, 256};
 /// Those of Source::shared_list; below them reading tiles does not limit the speed.
 inline constexpr std::array kSharedHeadDims = {128};
-/// Keys of a tile of Source::list, Source::pairs and Source::shared_list, and of Source::small.
+/// Keys of a tile of block lists, and of Source::halves.
 inline constexpr int kListBlock = 128;
-inline constexpr int kSmallBlock = 64;
+inline constexpr int kHalfBlock = 64;
 /// Keys per block of the instance for long key axes at head dimension 128.
 inline constexpr int kWideBlock = 160;
 
@@ -131,7 +134,7 @@ constexpr int block_kv(int head_dim, Mask mask) {
 }
 constexpr auto make_instances() {
   constexpr std::array masks = {Mask::none, Mask::lengths, Mask::key_bits, Mask::band};
-  std::array<Key, 2 * (4 * 4 + 1 + 3 * 3 + kSharedHeadDims.size())> keys{};
+  std::array<Key, 2 * (4 * 4 + 1 + 3 * 3 + 1 + kSharedHeadDims.size())> keys{};
   std::size_t n = 0;
   for (Precision precision : {Precision::bf16, Precision::f16}) {
     for (int head_dim : kHeadDims)
@@ -140,8 +143,8 @@ constexpr auto make_instances() {
     keys[n++] = {precision, 128, kWideBlock, Mask::none, Source::dense};
     for (int head_dim : {64, 96, 128})
       for (Source source : {Source::list, Source::pairs, Source::small})
-        keys[n++] = {precision, head_dim, source == Source::small ? kSmallBlock : kListBlock,
-                     Mask::lengths, source};
+        keys[n++] = {precision, head_dim, kListBlock, Mask::lengths, source};
+    keys[n++] = {precision, 256, kHalfBlock, Mask::lengths, Source::halves};
     for (int head_dim : kSharedHeadDims)
       keys[n++] = {precision, head_dim, kListBlock, Mask::lengths, Source::shared_list};
   }

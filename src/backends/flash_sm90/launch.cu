@@ -62,7 +62,7 @@ void set_panels(Params& p, const Problem& problem) {
   }
 }
 
-void set_masks(Params& p, const Problem& problem, const Arguments& a) {
+void set_masks(Params& p, const Problem& problem, const Key& key, const Arguments& a) {
   p.kv_lengths = a.kv_lengths;
   p.kv_lengths_wide = a.kv_lengths_int64;
   p.cu_seqlens_q = a.cu_seqlens_q;
@@ -76,7 +76,8 @@ void set_masks(Params& p, const Problem& problem, const Arguments& a) {
   p.list_index_batch = a.list_index_batch;
   p.list_index_head = a.list_index_head;
   p.list_index_tile = a.list_index_tile;
-  p.list_halves = problem.list_block_q == 64 && problem.list_block_kv == 128 ? 1 : 0;
+  const bool halved = key.source == Source::small || key.source == Source::halves;
+  p.list_halves = halved && problem.list_block_kv == 128 ? 1 : 0;
 }
 
 struct Maps {
@@ -190,7 +191,7 @@ LaunchStatus launch(const Problem& problem, const Choice& choice, const Argument
   const int team = multiprocessors * s.residents / s.cluster;
   set_sizes(p, problem, key, s, team);
   set_panels(p, problem);
-  set_masks(p, problem, arguments);
+  set_masks(p, problem, key, arguments);
   p.scale = arguments.scale;
   p.scale_log2 = arguments.scale * 1.4426950408889634f;
   p.out = arguments.out.data;

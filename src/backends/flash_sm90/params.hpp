@@ -72,7 +72,7 @@ struct Params {
   float* partial = nullptr;        // [block, warpgroup, partial_floats]
   std::uint64_t* ready = nullptr;  // [block, warpgroup]
 
-  int list_halves = 0;  // Source::small: 1 where a block is two tiles
+  int list_halves = 0;  // Source::small, Source::halves: 1 where a listed block has 128 keys
 };
 
 }  // namespace fovea::flash_sm90

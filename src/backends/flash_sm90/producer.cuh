@@ -59,6 +59,38 @@ struct TaskReader {
   }
 };
 
+/// Numbers of the listed blocks of one tile, as they stand in the list: what is made of them waits
+/// until they are used, so that the reads are under way while the tile waits for its buffer.
+template <Key kKey>
+struct Listed {
+  using T = Traits<kKey>;
+  static constexpr int kParts = T::kPairs ? 2 : 1;
+  const int* list;
+  int count, last, halves;
+  bool empty;
+  int position[kParts] = {}, number[kParts] = {};
+
+  FOVEA_DEVICE Listed(const Params& p, const Task& t)
+      : list(list_of(p, t)),
+        count(t.count),
+        last(t.first_block - 1),
+        halves(T::kHalved ? p.list_halves : 0),
+        empty(t.kv_length == 0) {}
+  FOVEA_DEVICE void read(int i) {
+#pragma unroll
+    for (int n = 0; n < kParts; n++) {
+      const int from_end = count - 1 - i;
+      position[n] = T::kPairs ? min(2 * from_end + n, last) : from_end;
+      number[n] = empty ? 0 : __ldg(list + (position[n] >> halves));
+    }
+  }
+  /// First key of a part of the tile that was read.
+  FOVEA_DEVICE int first_key(int n) const {
+    const int block = empty ? 0 : number[n] << halves | (position[n] & halves);
+    return block * (T::kPairs ? T::kLoadRows : T::kBlockKv);
+  }
+};
+
 template <Key kKey, bool kIsV>
 FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorMap* map,
                              const Params& p, uint32_t rank) {
@@ -77,19 +109,25 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorM
   const uint32_t buffers = shared + (kIsV ? T::kVOffset : T::kKOffset);
   const int column_step = kIsV ? p.v_column_step : p.qk_column_step;
   const int panel_step = kIsV ? p.v_panel_step : p.qk_panel_step;
-  cuda::Ring<T::kStages> ring;
+  cuda::Ring<(kIsV ? T::kVStages : T::kKStages)> ring;
   TaskReader<kKey> reader(tasks, bars);
   for (;;) {
     const Task& t = reader.next();
     const int end = t.end, batch = t.batch, head = divide(t.head, p.kv_group);
     int i = t.begin;
     if (i == end) return;
+    Listed<kKey> ahead(p, t);
+    if constexpr (!T::kDense) ahead.read(i);
 #pragma unroll 1
     for (; i < end; i++, ring.next()) {
+      const Listed<kKey> now = ahead;
+      int row = 0;
+      if constexpr (T::kDense)
+        row = t.kv_start + block_of<kKey>(p, t, i) * T::kBlockKv;
+      else
+        ahead.read(min(i + 1, end - 1));
+      cuda::mbarrier_wait(empty + 8 * ring.stage, ring.phase ^ 1);
       if constexpr (T::kPairs) {
-        const int rows[2] = {pair_block(p, t, i, 0) * T::kLoadRows,
-                             pair_block(p, t, i, 1) * T::kLoadRows};
-        cuda::mbarrier_wait(empty + 8 * ring.stage, ring.phase ^ 1);
         const uint32_t barrier = full + 8 * ring.stage;
         const uint32_t target = buffers + ring.stage * T::kKvBytes;
         cuda::mbarrier_expect(barrier, T::kKvBytes);
@@ -99,12 +137,11 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorM
           for (int panel = 0; panel < T::kPanels; panel++)
             cuda::tensor_load(
                 target + panel * T::kKvPanelBytes + n * T::kLoadRows * T::Tile::kRowBytes, map,
-                barrier, panel * column_step, rows[n], panel * panel_step, head, batch,
+                barrier, panel * column_step, now.first_key(n), panel * panel_step, head, batch,
                 cuda::kEvictLast);
         continue;
       }
-      const int row = t.kv_start + block_of<kKey>(p, t, i) * T::kBlockKv;
-      cuda::mbarrier_wait(empty + 8 * ring.stage, ring.phase ^ 1);
+      if constexpr (!T::kDense) row = now.first_key(0);
       const uint32_t barrier = full + 8 * ring.stage;
       const uint32_t target = buffers + ring.stage * T::kKvBytes;
       cuda::mbarrier_expect(barrier, T::kKvBytes);

@@ -28,8 +28,8 @@ FOVEA_DEVICE void warp_scores(float (&s)[Traits<kKey>::kScores], uint32_t q, con
   };
   const uint16_t* k[T::kPairs ? 2 : 1];
   if constexpr (T::kPairs) {
-    k[0] = rows_of(pair_block(p, t, i, 0));
-    k[1] = rows_of(pair_block(p, t, i, 1));
+    k[0] = rows_of(pair_block<kKey>(p, t, i, 0));
+    k[1] = rows_of(pair_block<kKey>(p, t, i, 1));
   } else {
     k[0] = rows_of(block_of<kKey>(p, t, i));
   }

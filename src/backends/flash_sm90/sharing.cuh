@@ -16,7 +16,7 @@
 //   peer   an arrival by each of the other block's, for coupled fills only
 // A producer waits for `empty` before every fill, and for `peer` too before coupled ones. A
 // consumer that frees a stage arrives at its own `empty`, and at the other block's `peer` exactly
-// when the stage's next fill is coupled. That fill is kStages = 2 steps later: it is coupled when
+// when the stage's next fill is coupled. That fill is kVStages = 2 steps later: it is coupled when
 // it lies among the coupled steps of this tile or beyond this tile's steps, for the next tile's
 // first two steps are coupled.
 //
@@ -70,7 +70,7 @@ struct SharedStream {
   const uint32_t buffers, full, empty, peer, rank;
   const uint32_t other_full, token;  // the other block's
   const int column_step, panel_step;
-  cuda::Ring<T::kStages> ring;
+  cuda::Ring<T::kVStages> ring;
   uint32_t peer_phases = 0;  // a bit per stage
 
   FOVEA_DEVICE SharedStream(uint32_t shared, const CUtensorMap* tensor, const Params& p,

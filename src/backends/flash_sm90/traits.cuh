@@ -38,7 +38,8 @@ struct Traits {
   static constexpr int kWarpgroups = kSchedule.warpgroups;
   static constexpr int kBlockQ = 64 * kWarpgroups;
   static constexpr int kThreads = 128 * (kWarpgroups + 1);
-  static constexpr int kStages = kSchedule.stages;
+  static constexpr int kKStages = kSchedule.k_stages;
+  static constexpr int kVStages = kSchedule.v_stages;
   static constexpr int kQStages = kSchedule.q_stages;
   static constexpr int kCluster = kSchedule.cluster;
   static constexpr bool kShared = kKey.source == Source::shared_list;
@@ -48,7 +49,9 @@ struct Traits {
       kSchedule.rescale_on_growth ? cuda::Rescale::on_growth : cuda::Rescale::always;
 
   static constexpr bool kDense = kKey.source == Source::dense;
-  static constexpr bool kPairs = kKey.source == Source::pairs;
+  static constexpr bool kPairs = kKey.source == Source::pairs || kKey.source == Source::small;
+  /// A listed block may be two blocks of half the size, see Params::list_halves.
+  static constexpr bool kHalved = kKey.source == Source::small || kKey.source == Source::halves;
   static constexpr bool kBand = kKey.mask == Mask::band;
   static constexpr bool kKeyBits = kKey.mask == Mask::key_bits;
   /// Lengths differ between work items, so items are found by walking over groups.
@@ -91,22 +94,23 @@ struct Traits {
   static constexpr uint32_t kOutPanelBytes = Tile::panel_bytes(16);
   static constexpr uint32_t kOutBytes = kPanels * kOutPanelBytes;
   static constexpr uint32_t kKOffset = kQStages * kWarpgroups * kQBytes;
-  static constexpr uint32_t kVOffset = kKOffset + kStages * kKvBytes;
-  static constexpr uint32_t kOutOffset = kVOffset + kStages * kKvBytes;
+  static constexpr uint32_t kVOffset = kKOffset + kKStages * kKvBytes;
+  static constexpr uint32_t kOutOffset = kVOffset + kVStages * kKvBytes;
   static constexpr uint32_t kBarrierOffset =
       kOutOffset + (kSchedule.staged_output ? kWarpgroups * 4 * kOutBytes : 0);
   static constexpr uint32_t kQFull = 0;
   static constexpr uint32_t kQEmpty = kQFull + 8 * kWarpgroups * kQStages;
   static constexpr uint32_t kKFull = kQEmpty + 8 * kWarpgroups * kQStages;
-  static constexpr uint32_t kKEmpty = kKFull + 8 * kStages;
-  static constexpr uint32_t kVFull = kKEmpty + 8 * kStages;
-  static constexpr uint32_t kVEmpty = kVFull + 8 * kStages;
-  static constexpr uint32_t kTaskFull = kVEmpty + 8 * kStages;
+  static constexpr uint32_t kKEmpty = kKFull + 8 * kKStages;
+  static constexpr uint32_t kVFull = kKEmpty + 8 * kKStages;
+  static constexpr uint32_t kVEmpty = kVFull + 8 * kVStages;
+  static constexpr uint32_t kTaskFull = kVEmpty + 8 * kVStages;
   static constexpr uint32_t kTaskEmpty = kTaskFull + 8 * kTaskSlots;
   // Source::shared_list: as far apart as kKEmpty and kVEmpty.
+  static_assert(!kShared || kKStages == kVStages);
   static constexpr uint32_t kKPeer = kTaskEmpty + 8 * kTaskSlots;
   static constexpr uint32_t kVPeer = kKPeer + (kVEmpty - kKEmpty);
-  static constexpr uint32_t kDrawn = kVPeer + 8 * kStages;
+  static constexpr uint32_t kDrawn = kVPeer + 8 * kVStages;
   static constexpr uint32_t kBarrierBytes = kShared ? kDrawn + 8 * kDrawSlots : kKPeer;
   static constexpr uint32_t kTaskOffset = (kBarrierOffset + kBarrierBytes + 15) / 16 * 16;
   static constexpr uint32_t kDrawnOffset = kTaskOffset + kTaskSlots * sizeof(Task);

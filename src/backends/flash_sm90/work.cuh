@@ -51,12 +51,19 @@ FOVEA_DEVICE const int* list_of(const Params& p, const Task& t) {
          t.m * p.list_index_tile;
 }
 
-/// Source::pairs: block `half` of the pair at visited position i. The first pair visited ends with
-/// the last block of the list; where the list is odd it holds that block twice, the second time
-/// hidden.
+/// Number n of its blocks, in list order.
+template <Key kKey>
+FOVEA_DEVICE int listed_block(const Params& p, const Task& t, int n) {
+  if constexpr (!Traits<kKey>::kHalved) return __ldg(list_of(p, t) + n);
+  return __ldg(list_of(p, t) + (n >> p.list_halves)) << p.list_halves | (n & p.list_halves);
+}
+
+/// kPairs: block `half` of the pair at visited position i. The first pair visited ends with the
+/// last block of the list; where the list is odd it holds that block twice, the second time hidden.
+template <Key kKey>
 FOVEA_DEVICE int pair_block(const Params& p, const Task& t, int i, int half) {
   if (t.kv_length == 0) return 0;
-  return __ldg(list_of(p, t) + min(2 * (t.count - 1 - i) + half, t.first_block - 1));
+  return listed_block<kKey>(p, t, min(2 * (t.count - 1 - i) + half, t.first_block - 1));
 }
 
 /// Number of visited block i. A range is visited from its end; a band first visits the partial
@@ -64,17 +71,13 @@ FOVEA_DEVICE int pair_block(const Params& p, const Task& t, int i, int half) {
 template <Key kKey>
 FOVEA_DEVICE int block_of(const Params& p, const Task& t, int i) {
   using T = Traits<kKey>;
-  if constexpr (kKey.source == Source::small) {
-    if (t.kv_length == 0) return 0;
-    const int n = t.count - 1 - i;
-    return __ldg(list_of(p, t) + (n >> p.list_halves)) << p.list_halves | (n & p.list_halves);
-  } else if constexpr (T::kPairs) {
+  if constexpr (T::kPairs) {
     return 0;  // a tile is not one block, see pair_block
   } else if constexpr (T::kShared) {
     return t.kv_length == 0 ? 0 : __ldg(list_of(p, t) + i) >> 1;
   } else if constexpr (!T::kDense) {
     if (t.kv_length == 0) return 0;
-    return __ldg(list_of(p, t) + (t.count - 1 - i));
+    return listed_block<kKey>(p, t, t.count - 1 - i);
   } else if constexpr (T::kKeyBits) {
     return __ldg(p.key_entries + static_cast<long long>(t.key_row) * p.key_blocks + i);
   } else if constexpr (T::kBand) {
@@ -87,9 +90,12 @@ FOVEA_DEVICE int block_of(const Params& p, const Task& t, int i) {
 }
 
 /// Blocks on the list of a query tile. The caller's count may not lead beyond the row's indices.
+template <Key kKey>
 FOVEA_DEVICE int list_count(const Params& p, const Task& t) {
-  return min(__ldg(p.list_counts + t.batch * p.list_count_batch + t.head * p.list_count_head + t.m),
-             static_cast<int>(p.list_index_tile));
+  const int listed =
+      min(__ldg(p.list_counts + t.batch * p.list_count_batch + t.head * p.list_count_head + t.m),
+          static_cast<int>(p.list_index_tile));
+  return Traits<kKey>::kHalved ? listed << p.list_halves : listed;
 }
 
 /// The task of a segment (without a split, the segment's end is found here).
@@ -135,14 +141,14 @@ FOVEA_DEVICE void locate(const Params& p, const Segment& s, uint32_t rank, Task&
   const int tail = t.kv_length % T::kBlockKv != 0 || t.kv_length == 0 ? 1 : 0;
   if constexpr (T::kPairs) {
     constexpr int kBlock = T::kBlockKv / 2;
-    int blocks = list_count(p, t);
-    while (blocks > 0 && __ldg(list_of(p, t) + blocks - 1) * kBlock >= t.kv_length) blocks--;
+    int blocks = list_count<kKey>(p, t);
+    while (blocks > 0 && listed_block<kKey>(p, t, blocks - 1) * kBlock >= t.kv_length) blocks--;
     t.low_block = 0;
     if (blocks <= 0) {  // one pair with every key hidden
       blocks = 1;
       t.kv_length = 0;
     } else {
-      const int last = __ldg(list_of(p, t) + blocks - 1);
+      const int last = listed_block<kKey>(p, t, blocks - 1);
       t.low_block = (blocks % 2 == 0 ? kBlock : 0) + min(kBlock, t.kv_length - last * kBlock);
     }
     t.first_block = blocks;
@@ -159,11 +165,10 @@ FOVEA_DEVICE void locate(const Params& p, const Segment& s, uint32_t rank, Task&
     t.coupled = pair.x;
     t.steps = max(t.count, t.coupled);
     const int other = max(rank ? pair.y : pair.z, t.coupled);
-    if (t.steps < other) t.steps += (other - t.steps) % T::kStages;
+    if (t.steps < other) t.steps += (other - t.steps) % T::kVStages;
     t.partials = (block_of<kKey>(p, t, 0) + 1) * T::kBlockKv > t.kv_length ? 1 : 0;
   } else if constexpr (!T::kDense) {
-    t.count = list_count(p, t);
-    if constexpr (kKey.source == Source::small) t.count <<= p.list_halves;
+    t.count = list_count<kKey>(p, t);
     while (t.count > 0 && block_of<kKey>(p, t, 0) * T::kBlockKv >= t.kv_length) t.count--;
     if (t.count <= 0) {  // one block with every key hidden
       t.count = 1;

@@ -76,7 +76,9 @@ TEST(BlockSparseSm90Table, BlocksOfEitherSize) {
 TEST(BlockSparseSm90Table, WhatIsRefusedAndByWhichField) {
   const std::pair<const char*, const char*> table[] = {
       {"bf16 b1 h1 s300 d64 sparse=mask(most=2,partial=1)", "block_partial"},
-      {"bf16 b1 h1 s300 d136 sparse=random", "head_dim"},
+      {"bf16 b1 h1 s300 d264 sparse=random", "head_dim"},
+      {"bf16 b1 h1 s300 d136 sparse=random(q=64)", "block_q"},
+      {"f16 b1 h1 s300 d64 dv=256 sparse=mask(most=2,q=64,kv=64)", "block_q"},
       {"f32 b1 h1 s300 d64 sparse=random", "dtype"},
       {"bf16 b1 h1 s300 d64 mask=causal sparse=random", "causal"},
       {"bf16 b1 h1 s300 d64 mask=bool sparse=random", "mask"},
@@ -147,6 +149,34 @@ TEST(BlockSparseSm90Table, ChosenBlocksTakeWorkspace) {
   EXPECT_EQ(ask(backend::BLOCK_SPARSE_ATTN, p, &spec).support, SupportStatus::unmigrated);
   EXPECT_TRUE(
       refuses(ask(backend::SPARGE_ATTN, problem("bf16 b1 h2 s300 d64 mask=causal")), "window"));
+  EXPECT_TRUE(refuses(ask(backend::SPARGE_ATTN, problem("bf16 b1 h2 s300 d136")), "head_dim"));
+}
+
+// At large head dimensions a tile is half of a block of 128 keys.
+TEST(BlockSparseSm90Table, LargeHeadDimensions) {
+  const AttentionSpec spec = with_selection("mask");
+  for (const char* blocks : {"q=128,kv=64", "q=128,kv=128"})
+    for (const char* sizes :
+         {"bf16 b2 h4 hk=2 s300 sk=500 d256", "f16 b1 h2 s77 d40 dv=136", "bf16 b1 h2 s77 d192"}) {
+      const std::string text = std::string(sizes) + " sparse=random(density=0.3," + blocks + ")";
+      const ExecutionPathResult report = ask(backend::BLOCK_SPARSE_ATTN, problem(text), &spec);
+      EXPECT_EQ(report.support, SupportStatus::unmigrated) << text;
+      EXPECT_EQ(report.instance, "d256") << text;
+    }
+  for (const int block_kv : {64, 128}) {
+    flash_sm90::Problem kernel;
+    kernel.seq_q = kernel.seq_kv = 1000;
+    kernel.head_dim = 256;
+    kernel.list = true;
+    kernel.list_block_kv = block_kv;
+    const flash_sm90::Choice choice = flash_sm90::choose(kernel);
+    EXPECT_EQ(choice.refusal, flash_sm90::Refusal::none);
+    EXPECT_EQ(choice.key.source, flash_sm90::Source::halves);
+    EXPECT_EQ(flash_sm90::block_q(choice.key), 128);
+    EXPECT_EQ(flash_sm90::decode(flash_sm90::encode(choice.key)), choice.key);
+    kernel.list_block_q = 64;
+    EXPECT_EQ(flash_sm90::choose(kernel).refusal, flash_sm90::Refusal::combination);
+  }
 }
 
 // Every pair of block sizes has an instance.

@@ -6,7 +6,7 @@ constexpr Key pairs(int head_dim) {
   return {Precision::f16, head_dim, kListBlock, Mask::lengths, Source::pairs};
 }
 constexpr Key small(int head_dim) {
-  return {Precision::f16, head_dim, kSmallBlock, Mask::lengths, Source::small};
+  return {Precision::f16, head_dim, kListBlock, Mask::lengths, Source::small};
 }
 }  // namespace
 

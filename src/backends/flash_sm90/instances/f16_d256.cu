@@ -11,5 +11,7 @@ template KernelInfo kernel_info<key(Mask::none)>();
 template KernelInfo kernel_info<key(Mask::lengths)>();
 template KernelInfo kernel_info<key(Mask::key_bits)>();
 template KernelInfo kernel_info<key(Mask::band)>();
+template KernelInfo
+kernel_info<Key{Precision::f16, 256, kHalfBlock, Mask::lengths, Source::halves}>();
 
 }  // namespace fovea::flash_sm90
