@@ -50,9 +50,7 @@ struct Schedule {
   bool turns;              // warpgroups issue their products in turns
   bool staged_output;      // 16-bit O leaves through shared memory and tensor stores
   bool rescale_on_growth;  // rescale O only when a maximum grew noticeably
-  int reference_step;      // a tile's reference is the maximum of every so-many-th group of 8 keys
   int early_exponentials;  // eighths computed before the wait for the previous P.V
-  int first_exponentials;  // the same in the first block of a tile
   int producer_registers;
   int consumer_registers;
   int residents;  // thread blocks on a multiprocessor
@@ -67,19 +65,17 @@ constexpr Schedule schedule(const Key& key) {
                                 key.source == Source::shared_list
                             ? 2
                             : 1,
-             .turns = key.source == Source::dense && key.head_dim < 256,
+             .turns = key.head_dim < 256 && key.source != Source::shared_list,
              .staged_output = true,
              .rescale_on_growth = false,
-             .reference_step = 4,
              .early_exponentials = 8,
-             .first_exponentials = 4,
              .producer_registers = 40,
              .consumer_registers = 232,
              .residents = 1};
   if (key.block_kv > 128) s.q_stages = 1;        // shared memory is full
-  if (key.head_dim == 64) s.reference_step = 1;  // registers are short
   if (key.source == Source::small) {             // two thread blocks fill each other's gaps
     s.warpgroups = 1;
+    s.turns = false;
     s.residents = 2;
     s.consumer_registers = 216;
     if (key.head_dim > 64) {  // shared memory is full
@@ -87,7 +83,7 @@ constexpr Schedule schedule(const Key& key) {
       s.staged_output = false;
     }
   } else if (key.head_dim == 64 && key.source != Source::dense) {  // list rows are 128 queries
-    s.turns = s.rescale_on_growth = true;
+    s.rescale_on_growth = true;
     s.early_exponentials = 3;
   } else if (key.head_dim == 64 || (key.head_dim == 96 && key.block_kv < 128)) {
     // Three fill each other's gaps.
@@ -95,7 +91,6 @@ constexpr Schedule schedule(const Key& key) {
     s.cluster = 1;
     s.staged_output = key.head_dim == 64;  // shared memory is full
     s.rescale_on_growth = true;
-    s.reference_step = 1;
     s.early_exponentials = 3;
     s.producer_registers = key.mask == Mask::none ? 32 : 40;
     s.consumer_registers = key.mask == Mask::none ? 160 : 152;
