@@ -258,14 +258,12 @@ FOVEA_DEVICE Piece take(const Score& p, Share& share) {
   return w;
 }
 
-/// threadIdx.x. With blocks of 128 tokens it is read anew, so that what follows from it keeps no
+/// lane / 4. With blocks of 128 tokens it is read anew, so that what follows from it takes no
 /// register meanwhile; with blocks of 64 ptxas spills then.
 template <int kCells>
-FOVEA_DEVICE int thread_again() {
-  if constexpr (kCells == 4) return static_cast<int>(threadIdx.x);
-  int thread;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-  return thread;
+FOVEA_DEVICE int row_of(int lane) {
+  if constexpr (kCells == 8) asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane / 4;
 }
 
 template <int kDim, int kCells>
@@ -326,15 +324,15 @@ __global__ void __launch_bounds__(kScoreThreads, 1) score_kernel(const __grid_co
     return;
   }
 
-  const int warpgroup = warp / 4;
+  const int warpgroup = warp / 4, quarter = warp % 4;
 #pragma unroll 1
   while (share.left > 0) {
     const Piece w = take(p, share);
     const int begin = cuda::uniform(w.begin), end = cuda::uniform(w.end);
     if (begin == end) continue;
     const int first_cell = w.tile * kTileCells + warpgroup * kGroupCells;
-    const int block = thread_again<kCells>() % 32 / 4 / R::kRowLanes;
-    const int cell = first_cell + warp % 4 * 16 + block * kCells;
+    const int block = row_of<kCells>(lane) / R::kRowLanes;
+    const int cell = first_cell + quarter * 16 + block * kCells;
     const int row = cell / kCells;
     const bool inside = row < p.rows;
     const long long q_group = static_cast<long long>(w.plane) * p.q_groups + cell / kGroupCells;
