@@ -183,10 +183,6 @@ FOVEA_DEVICE void fence_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/// Makes global writes of other threads, which this thread has acquired, visible to its bulk
-/// copies.
-FOVEA_DEVICE void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
-
 // Shared and global memory
 // --------------------------------------------------------------------------
 
@@ -228,11 +224,6 @@ FOVEA_DEVICE uint32_t load_acquire(const uint32_t* pointer) {
   uint32_t v;
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(pointer) : "memory");
   return v;
-}
-/// Counts one; whoever acquires the count sees what this thread and those it met at a barrier
-/// wrote.
-FOVEA_DEVICE void count_release(uint32_t* pointer) {
-  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(pointer) : "memory");
 }
 
 // Named barriers (ids 1 to 15, immediate: a register id makes ptxas reserve all sixteen)

@@ -4,8 +4,6 @@
 //     A and B in shared memory, both K-major.
 //   WgmmaRegisters<Type, N>::multiply(d, a0..a3, b, accumulate)  D[64,N] (+)= A[64,16] B[16,N]
 //     A in registers, B in shared memory with its rows along K (MN-major).
-//   WgmmaMixed<Type, N>::multiply(d, a0..a3, b, accumulate)  D[64,N] (+)= A[64,16] B[N,16]^T
-//     A in registers, B in shared memory, K-major.
 //
 // Accumulators: lane l of warp w owns rows 16w + l/4 (h = 0) and + 8 (h = 1); register 4j + 2h + e
 // is column 8j + 2(l%4) + e. Packed in pairs this is also the A-register layout of the next
@@ -39,8 +37,6 @@ template <class Type, int kColumns>
 struct WgmmaShared;
 template <class Type, int kColumns>
 struct WgmmaRegisters;
-template <class Type, int kColumns>
-struct WgmmaMixed;
 
 // Accumulator names and operands, eight at a time.
 #define FOVEA_R0 "%0,%1,%2,%3,%4,%5,%6,%7"
@@ -95,34 +91,33 @@ struct WgmmaMixed;
                    : "l"(a), "l"(b), "r"(accumulate));                                             \
     }                                                                                              \
   };
-#define FOVEA_WGMMA_REGISTERS(Name, transposed, Type, ptx, N, a0_, a1_, a2_, a3_, b_, p_)       \
+#define FOVEA_WGMMA_REGISTERS(Type, ptx, N, a0_, a1_, a2_, a3_, b_, p_)                         \
   template <>                                                                                   \
-  struct Name<Type, N> {                                                                        \
+  struct WgmmaRegisters<Type, N> {                                                              \
     FOVEA_DEVICE static void multiply(float (&d)[N / 2], uint32_t a0, uint32_t a1, uint32_t a2, \
                                       uint32_t a3, uint64_t b, int accumulate) {                \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p_                                     \
                    ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx "." ptx          \
                    " {" FOVEA_NAMES_##N "}, {%" #a0_ ",%" #a1_ ",%" #a2_ ",%" #a3_ "}, %" #b_   \
-                                        ", p, 1, 1, " #transposed ";\n}"                        \
+                                        ", p, 1, 1, 1;\n}"                                      \
                    : FOVEA_OUT_##N                                                              \
                    : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(accumulate));              \
     }                                                                                           \
   };
-#define FOVEA_WGMMA(Type, ptx)                                                     \
-  FOVEA_WGMMA_SHARED(Type, ptx, 64, 32, 33, 34)                                    \
-  FOVEA_WGMMA_SHARED(Type, ptx, 80, 40, 41, 42)                                    \
-  FOVEA_WGMMA_SHARED(Type, ptx, 96, 48, 49, 50)                                    \
-  FOVEA_WGMMA_SHARED(Type, ptx, 112, 56, 57, 58)                                   \
-  FOVEA_WGMMA_SHARED(Type, ptx, 128, 64, 65, 66)                                   \
-  FOVEA_WGMMA_SHARED(Type, ptx, 144, 72, 73, 74)                                   \
-  FOVEA_WGMMA_SHARED(Type, ptx, 160, 80, 81, 82)                                   \
-  FOVEA_WGMMA_SHARED(Type, ptx, 176, 88, 89, 90)                                   \
-  FOVEA_WGMMA_SHARED(Type, ptx, 192, 96, 97, 98)                                   \
-  FOVEA_WGMMA_REGISTERS(WgmmaMixed, 0, Type, ptx, 64, 32, 33, 34, 35, 36, 37)      \
-  FOVEA_WGMMA_REGISTERS(WgmmaRegisters, 1, Type, ptx, 64, 32, 33, 34, 35, 36, 37)  \
-  FOVEA_WGMMA_REGISTERS(WgmmaRegisters, 1, Type, ptx, 96, 48, 49, 50, 51, 52, 53)  \
-  FOVEA_WGMMA_REGISTERS(WgmmaRegisters, 1, Type, ptx, 128, 64, 65, 66, 67, 68, 69) \
-  FOVEA_WGMMA_REGISTERS(WgmmaRegisters, 1, Type, ptx, 256, 128, 129, 130, 131, 132, 133)
+#define FOVEA_WGMMA(Type, ptx)                                  \
+  FOVEA_WGMMA_SHARED(Type, ptx, 64, 32, 33, 34)                 \
+  FOVEA_WGMMA_SHARED(Type, ptx, 80, 40, 41, 42)                 \
+  FOVEA_WGMMA_SHARED(Type, ptx, 96, 48, 49, 50)                 \
+  FOVEA_WGMMA_SHARED(Type, ptx, 112, 56, 57, 58)                \
+  FOVEA_WGMMA_SHARED(Type, ptx, 128, 64, 65, 66)                \
+  FOVEA_WGMMA_SHARED(Type, ptx, 144, 72, 73, 74)                \
+  FOVEA_WGMMA_SHARED(Type, ptx, 160, 80, 81, 82)                \
+  FOVEA_WGMMA_SHARED(Type, ptx, 176, 88, 89, 90)                \
+  FOVEA_WGMMA_SHARED(Type, ptx, 192, 96, 97, 98)                \
+  FOVEA_WGMMA_REGISTERS(Type, ptx, 64, 32, 33, 34, 35, 36, 37)  \
+  FOVEA_WGMMA_REGISTERS(Type, ptx, 96, 48, 49, 50, 51, 52, 53)  \
+  FOVEA_WGMMA_REGISTERS(Type, ptx, 128, 64, 65, 66, 67, 68, 69) \
+  FOVEA_WGMMA_REGISTERS(Type, ptx, 256, 128, 129, 130, 131, 132, 133)
 
 FOVEA_WGMMA(Bf16, "bf16")
 FOVEA_WGMMA(F16, "f16")

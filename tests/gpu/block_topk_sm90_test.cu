@@ -1,4 +1,4 @@
-// Scores and choices of block_topk_sm90 against float64, and the time of its two kernels.
+// Scores and choices of block_topk_sm90 against float64, and the time of its three kernels.
 // Standalone: block_topk_sm90_test [seed], or block_topk_sm90_test bench [heads seq dim block]
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -310,13 +310,14 @@ void bench(int heads, int seq, int dim, int block) {
   });
   const float pool = time_us([&] { CHECK(topk::pool(c, workspace.data, nullptr)); });
   const float score = time_us([&] { CHECK(topk::score(c, workspace.data, nullptr)); });
+  const float choose = time_us([&] { CHECK(topk::choose(c, workspace.data, nullptr)); });
   const auto select = [&] { CHECK(topk::select(c, workspace.data, nullptr)); };
   const float both = time_us(select), idle = time_us(select, true);
   std::printf(
       "H%d S%d D%d block %d: reading %.1f us %.2f TB/s, pool %.1f us %.2f TB/s, score %.1f us %.0f "
-      "TFLOP/s, together %.1f us, %.2f of reading (%.1f us from an empty stream)\n",
+      "TFLOP/s, choice %.1f us, together %.1f us, %.2f of reading (%.1f us from an empty stream)\n",
       heads, seq, dim, block, read, bytes / read * 1e-6, pool, bytes / pool * 1e-6, score,
-      2 * heads * cells * cells * dim / score * 1e-6, both, both / read, idle);
+      2 * heads * cells * cells * dim / score * 1e-6, choose, both, both / read, idle);
   std::fflush(stdout);
 }
 

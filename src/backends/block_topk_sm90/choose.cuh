@@ -1,4 +1,4 @@
-// The largest scores of a row, as an ascending list.
+// The largest scores of every row, as ascending lists.
 #pragma once
 
 #include "src/backends/block_topk_sm90/pool.cuh"
@@ -38,7 +38,7 @@ FOVEA_DEVICE void choose_row(const float* scores, int columns, int first, int ke
   }
   for (int column = first + 32 * kCached + lane; column < columns; column += 32)
     finite = finite && isfinite(__ldcg(scores + column));
-  if (!__all_sync(~0u, finite) || kept == columns) {
+  if (!__all_sync(~0u, finite)) {
     for (int n = lane; n < kept; n += 32) out[n] = n;
     return;
   }
@@ -103,6 +103,36 @@ FOVEA_DEVICE void choose_row(const float* scores, int columns, int first, int ke
     choose_row<8>(scores, columns, first, kept, out);
   else
     choose_row<16>(scores, columns, first, kept, out);
+}
+
+struct Choose {
+  Call call;
+  const float* scores;
+  int *counts, *indices;
+  int rows, columns;     // of a head of queries
+  int protected_blocks;  // columns that every row keeps
+  int all_rows;
+};
+
+inline constexpr int kChooseThreads = 256;
+
+/// One warp per row. Averages that are not finite have made scores that are not.
+static __global__ void __launch_bounds__(kChooseThreads)
+    choose_kernel(const __grid_constant__ Choose p) {
+  cuda::wait_for_earlier_launches();
+  cuda::allow_next_launch();
+  const int row = static_cast<int>(blockIdx.x * (kChooseThreads / 32) + threadIdx.x / 32);
+  if (row >= p.all_rows) return;
+  const int lane = threadIdx.x % 32;
+  const int columns = divide_up(kv_length(p.call, row / p.rows / p.call.heads_q), p.call.block);
+  const int first = min(columns, p.protected_blocks);
+  const int kept = min(kept_blocks(columns, first, p.call.sparsity), p.call.most);
+  if (lane == 0) p.counts[row] = kept;
+  int* out = p.indices + static_cast<long long>(row) * p.call.most;
+  if (kept == columns)
+    for (int n = lane; n < kept; n += 32) out[n] = n;
+  else
+    choose_row(p.scores + static_cast<long long>(row) * p.columns, columns, first, kept, out);
 }
 
 }  // namespace fovea::block_topk_sm90

@@ -30,7 +30,6 @@ WorkspaceLayout workspace_layout(const Call& call) noexcept {
   layout.q_factors = take(q_groups * kGroupFactors * 4);
   layout.k_factors = take(k_groups * kGroupFactors * 4);
   layout.scores = take(heads_q * rows * columns * 4);
-  layout.counters = take((1 + heads_kv) * 4);
   return layout;
 }
 

@@ -1,10 +1,11 @@
-// Launches: averages, and scores and the choice beside them.
+// Launches: averages, scores, the choice. Each starts up while the one before it ends.
 #include <cuda_runtime.h>
 
 #include <algorithm>
 
 #include "src/backends/block_topk_sm90/score.cuh"
 #include "src/backends/block_topk_sm90/select.hpp"
+#include "src/cuda/launch_attributes.hpp"
 
 namespace fovea::block_topk_sm90 {
 namespace {
@@ -29,70 +30,46 @@ Kernels kernels_of(const Call& call) {
 
 int groups(int seq) { return ceil_div(seq, kGroupCells * kCellTokens); }
 
-/// Items of averages that a head of keys and its queries take.
-std::uint32_t items_of_head(const Call& call) {
-  constexpr int kTokens = kPoolCells * kCellTokens;
-  return static_cast<std::uint32_t>(ceil_div(call.seq_q, kTokens)) *
-             static_cast<std::uint32_t>(call.heads_q / call.heads_kv) +
-         static_cast<std::uint32_t>(ceil_div(call.seq_kv, kTokens));
-}
-
-/// Heads of queries whose averages are taken at the same time: few, so that scores start early;
-/// more than one, so that memory is read in long pieces.
-#ifndef FOVEA_TOPK_ABREAST
-#define FOVEA_TOPK_ABREAST 4
-#endif
-constexpr int kHeadsAbreast = FOVEA_TOPK_ABREAST;
-
-/// A kernel that may start while the one before it still runs.
 template <class Argument>
-cudaError_t launch_beside(void (*kernel)(Argument), const Argument& argument, unsigned blocks,
-                          int threads, uint32_t shared_bytes, int cluster, CUstream_st* stream,
-                          bool beside = true) {
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = beside;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+cudaError_t launch(void (*kernel)(Argument), const Argument& argument, dim3 blocks, int threads,
+                   std::uint32_t shared_bytes, CUstream_st* stream) {
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(blocks);
+  config.gridDim = blocks;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = 2;
+  cuda::LaunchAttributes attributes;
+  attributes.add_to(config);
   return cudaLaunchKernelEx(&config, kernel, argument);
 }
 
-/// Thread blocks of a head share what they read if that leaves few of them without work.
-int cluster_size(int q_tiles) { return q_tiles % 2 == 0 || q_tiles > 8 ? 2 : 1; }
+/// Rows of blocks of all heads, for each of which there is a list.
+int all_rows(const Call& call) {
+  return call.batch * call.heads_q * ceil_div(call.seq_q, call.block);
+}
+int protected_blocks(const Call& call) {
+  return static_cast<int>(std::min<std::int64_t>(
+      ceil_div(call.seq_kv, call.block), (call.protected_prefix + call.block - 1) / call.block));
+}
 
 }  // namespace
 
 int prepare() {
-  // Kernels run side by side only with the same split of the memory.
-  const auto most_shared = [](const void* kernel) {
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                cudaSharedmemCarveoutMaxShared);
-  };
-  cudaError_t error = most_shared(reinterpret_cast<const void*>(&clear_kernel));
-  if (error != cudaSuccess) return error;
-  for (const Kernels& kernels :
-       {kKernels<cuda::F16, 128, 8>, kKernels<cuda::F16, 64, 8>, kKernels<cuda::F16, 128, 4>,
-        kKernels<cuda::F16, 64, 4>, kKernels<cuda::Bf16, 128, 8>, kKernels<cuda::Bf16, 64, 8>,
-        kKernels<cuda::Bf16, 128, 4>, kKernels<cuda::Bf16, 64, 4>}) {
-    const auto* score = reinterpret_cast<const void*>(kernels.score);
-    error = cudaFuncSetAttribute(score, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(kernels.shared_bytes));
-    if (error == cudaSuccess) error = most_shared(score);
-    if (error == cudaSuccess) error = most_shared(reinterpret_cast<const void*>(kernels.pool));
+  for (const Kernels& kernels : {kKernels<cuda::F16, 128, 8>, kKernels<cuda::F16, 64, 8>,
+                                 kKernels<cuda::F16, 128, 4>, kKernels<cuda::F16, 64, 4>}) {
+    cudaError_t error =
+        cudaFuncSetAttribute(kernels.score, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(kernels.shared_bytes));
+    if (error == cudaSuccess)
+      error = cudaFuncSetAttribute(kernels.score, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                   cudaSharedmemCarveoutMaxShared);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
 }
 
 int pool(const Call& call, void* workspace, CUstream_st* stream) {
-  if (!selects(call) || call.batch * call.heads_q == 0 || call.seq_q == 0) return cudaSuccess;
+  if (!selects(call) || all_rows(call) == 0) return cudaSuccess;
   const WorkspaceLayout layout = workspace_layout(call);
   auto* base = static_cast<std::uint8_t*>(workspace);
   Pools p{call, {}};
@@ -108,59 +85,64 @@ int pool(const Call& call, void* workspace, CUstream_st* stream) {
              groups(call.seq_kv),
              base + layout.k_cells,
              reinterpret_cast<float*>(base + layout.k_factors)};
-  p.planes_kv = call.batch * call.heads_kv;
-  p.shared_by = call.heads_q / call.heads_kv;
-  p.abreast = ceil_div(kHeadsAbreast, p.shared_by);
-  p.items = items_of_head(call) * static_cast<std::uint32_t>(p.planes_kv);
-  p.next = reinterpret_cast<std::uint32_t*>(base + layout.counters);
-  p.done = p.next + 1;
-  int device = 0, multiprocessors = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess)
-    error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-  if (error != cudaSuccess) return error;
-
-  clear_kernel<<<1, kPoolThreads, 0, stream>>>(p.next, 1 + p.planes_kv);
-  const auto blocks = std::min(p.items, static_cast<std::uint32_t>(kPoolCtas * multiprocessors));
-  error = cudaGetLastError();
-  if (error != cudaSuccess) return error;
-  return launch_beside(kernels_of(call).pool, p, blocks, kPoolThreads, 0, 1, stream);
+  const dim3 grid(call.heads_q + call.heads_kv,
+                  ceil_div(std::max(p.of[0].cells, p.of[1].cells), kPoolCells), call.batch);
+  return launch(kernels_of(call).pool, p, grid, kPoolThreads, 0, stream);
 }
 
 int score(const Call& call, void* workspace, CUstream_st* stream) {
+  if (!selects(call) || all_rows(call) == 0) return cudaSuccess;
   const WorkspaceLayout layout = workspace_layout(call);
   auto* base = static_cast<std::uint8_t*>(workspace);
   Score p;
   p.call = call;
-  p.rows = ceil_div(call.seq_q, call.block);
-  p.columns = ceil_div(call.seq_kv, call.block);
-  p.q_count = ceil_div(call.seq_q, kCellTokens);
-  p.q_groups = groups(call.seq_q);
-  p.k_groups = groups(call.seq_kv);
-  p.counts = reinterpret_cast<int*>(base + layout.counts);
-  p.indices = reinterpret_cast<int*>(base + layout.indices);
   p.q_cells = base + layout.q_cells;
   p.k_cells = base + layout.k_cells;
   p.q_factors = reinterpret_cast<const float*>(base + layout.q_factors);
   p.k_factors = reinterpret_cast<const float*>(base + layout.k_factors);
   p.scores = reinterpret_cast<float*>(base + layout.scores);
-  p.done = reinterpret_cast<const std::uint32_t*>(base + layout.counters) + 1;
-  p.items = items_of_head(call);
-  const int planes = call.batch * call.heads_q;
-  if (planes == 0 || p.rows == 0) return cudaSuccess;
-  p.protected_blocks = static_cast<int>(
-      std::min<std::int64_t>(p.columns, (call.protected_prefix + call.block - 1) / call.block));
-  const int q_tiles = ceil_div(p.q_count, kCtaCells), cluster = cluster_size(q_tiles);
-  p.q_tiles = ceil_div(q_tiles, cluster) * cluster;
+  p.q_count = ceil_div(call.seq_q, kCellTokens);
+  p.q_groups = groups(call.seq_q);
+  p.k_groups = groups(call.seq_kv);
+  p.rows = ceil_div(call.seq_q, call.block);
+  p.columns = ceil_div(call.seq_kv, call.block);
+  p.protected_blocks = protected_blocks(call);
+  p.q_tiles = ceil_div(p.q_count, kTileCells);
+  p.k_turns = ceil_div(p.k_groups, kTurnGroups);
+  p.work = std::int64_t{call.batch} * call.heads_q * p.q_tiles * p.k_turns;
+  if (p.work == 0) return cudaSuccess;
 
+  int device = 0, multiprocessors = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess)
+    error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess) return error;
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(p.work, multiprocessors));
   const Kernels kernels = kernels_of(call);
-  return launch_beside(kernels.score, p, static_cast<unsigned>(planes * p.q_tiles), kScoreThreads,
-                       kernels.shared_bytes, cluster, stream, selects(call));
+  return launch(kernels.score, p, dim3(blocks), kScoreThreads, kernels.shared_bytes, stream);
+}
+
+int choose(const Call& call, void* workspace, CUstream_st* stream) {
+  const WorkspaceLayout layout = workspace_layout(call);
+  auto* base = static_cast<std::uint8_t*>(workspace);
+  Choose p;
+  p.call = call;
+  p.scores = reinterpret_cast<const float*>(base + layout.scores);
+  p.counts = reinterpret_cast<int*>(base + layout.counts);
+  p.indices = reinterpret_cast<int*>(base + layout.indices);
+  p.rows = ceil_div(call.seq_q, call.block);
+  p.columns = ceil_div(call.seq_kv, call.block);
+  p.protected_blocks = protected_blocks(call);
+  p.all_rows = all_rows(call);
+  if (p.all_rows == 0) return cudaSuccess;
+  const auto blocks = static_cast<unsigned>(ceil_div(p.all_rows, kChooseThreads / 32));
+  return launch(&choose_kernel, p, dim3(blocks), kChooseThreads, 0, stream);
 }
 
 int select(const Call& call, void* workspace, CUstream_st* stream) {
-  const int error = pool(call, workspace, stream);
-  return error != cudaSuccess ? error : score(call, workspace, stream);
+  int error = pool(call, workspace, stream);
+  if (error == cudaSuccess) error = score(call, workspace, stream);
+  return error != cudaSuccess ? error : choose(call, workspace, stream);
 }
 
 }  // namespace fovea::block_topk_sm90

@@ -40,7 +40,6 @@ struct WorkspaceLayout {
   std::size_t counts = 0;   // int32 [batch, heads_q, rows]
   std::size_t indices = 0;  // int32 [batch, heads_q, rows, most], ascending
   std::size_t q_cells = 0, k_cells = 0, q_factors = 0, k_factors = 0, scores = 0;
-  std::size_t counters = 0;  // uint32 [1 + batch * heads_kv]
   std::size_t total = 0;
 };
 WorkspaceLayout workspace_layout(const Call& call) noexcept;
@@ -48,10 +47,10 @@ WorkspaceLayout workspace_layout(const Call& call) noexcept;
 /// Enqueues the selection on `stream` of the current device. `workspace` is 256-byte aligned, any
 /// contents. Allocates nothing, waits for nothing; capturable. Returns a cudaError_t.
 int select(const Call& call, void* workspace, CUstream_st* stream);
-/// Its two steps: averages of Q and K into the workspace; scores of those, and the lists. The
-/// second one runs beside the first, which is enqueued right before it.
+/// Its three steps: averages of Q and K into the workspace; scores of those; the lists.
 int pool(const Call& call, void* workspace, CUstream_st* stream);
 int score(const Call& call, void* workspace, CUstream_st* stream);
+int choose(const Call& call, void* workspace, CUstream_st* stream);
 
 /// Raises the kernels' shared-memory limits on the current device. Returns a cudaError_t.
 int prepare();

@@ -214,8 +214,7 @@ TEST(BlockTopkSm90, WorkspaceSectionsDoNotOverlap) {
       {layout.k_cells, size_t{2} * 3 * 320 * 128 * 2},
       {layout.q_factors, size_t{2} * 6 * 16 * 4},
       {layout.k_factors, size_t{2} * 3 * 5 * 16 * 4},
-      {layout.scores, size_t{2} * 6 * 8 * 40 * 4},
-      {layout.counters, size_t{1 + 2 * 3} * 4}};
+      {layout.scores, size_t{2} * 6 * 8 * 40 * 4}};
   size_t end = 0;
   for (const auto& [at, bytes] : sections) {
     EXPECT_GE(at, end);
