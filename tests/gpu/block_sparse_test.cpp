@@ -347,15 +347,15 @@ TEST_F(GpuBlockSparse, BlocksThatARowDoesNotListMayHoldNan) {
 }
 
 // Bug row 74: all blocks on is the dense kernel with the same tile, to the bit (blocks of 64
-// queries have tiles of their own, and d96 without lengths has tiles of 112 keys). Up to four key
-// blocks the dense kernel does not cut its last wave.
+// queries have tiles of their own). Up to four key blocks the dense kernel does not cut its last
+// wave.
 TEST_F(GpuBlockSparse, AllBlocksOnIsDenseToTheBit) {
   ExecutionContext context;
   context.facts = must(probe_cuda(0));
   context.device = kDevice;
   for (const char* sizes :
        {"bf16 b2 h4 hk=2 s300 sk=512 d128", "f16 b1 h3 s1000 sk=500 d128",
-        "bf16 b2 h2 s129 sk=400 d128 kvlen=400,200", "bf16 b2 h4 s384 sk=512 d96 kvlen=512,512",
+        "bf16 b2 h2 s129 sk=400 d128 kvlen=400,200", "bf16 b2 h4 s384 sk=512 d96",
         "f16 b2 h2 s77 sk=300 d96 kvlen=1,300", "bf16 b1 h5 s640 sk=384 d64"}) {
     SCOPED_TRACE(sizes);
     const Problem dense = problem(std::string(sizes) + " lse=1");

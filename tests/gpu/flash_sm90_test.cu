@@ -624,15 +624,18 @@ std::vector<Case> make_cases() {
       add(c);
     }
   Case big;
-  big.name = "wide block";
+  big.name = "long keys";
   big.heads = big.heads_kv = 2;
   big.seq_q = 3000;
   big.seq_kv = 32760;
-  for (Precision p : both) {
-    big.precision = p;
-    add(big);
-  }
-  big.name = "wide block growing";
+  for (Precision p : both)
+    for (int dim : {128, 96, 72}) {
+      big.precision = p;
+      big.head_dim = big.dim_v = dim;
+      add(big);
+    }
+  big.head_dim = big.dim_v = 128;
+  big.name = "long keys growing";
   big.seq_kv = 32640;
   big.growth = 300;
   big.team = 8;

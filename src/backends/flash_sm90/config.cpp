@@ -30,11 +30,13 @@ Source source_of(const Problem& problem, int head_dim) {
   return problem.list_block_kv == 64 ? Source::pairs : Source::list;
 }
 
-/// Wide key blocks spend fewer instructions per key. They pay on long key axes that they divide
-/// with little waste.
-bool prefers_wide(std::int64_t seq_kv) {
-  const std::int64_t padded = ceil_div(seq_kv, kWideBlock) * kWideBlock;
-  return seq_kv >= 4096 && (padded - seq_kv) * 50 <= seq_kv;
+/// The second instance spends fewer instructions per key or keeps the tensor core busier. It pays
+/// on long key axes that its blocks divide with little waste.
+bool prefers_long(int head_dim, std::int64_t seq_kv) {
+  const int block = long_block(head_dim);
+  if (block == 0 || seq_kv < 4096) return false;
+  const std::int64_t padded = ceil_div(seq_kv, block) * block;
+  return (padded - seq_kv) * 50 <= seq_kv;
 }
 
 }  // namespace
@@ -65,10 +67,14 @@ Choice choose(const Problem& problem) {
   const int head_dim = bucket(std::max(problem.head_dim, problem.dim_v));
   const Mask mask = mask_of(problem);
   const Source source = source_of(problem, head_dim);
-  const bool wide = head_dim == 128 && mask == Mask::none && prefers_wide(problem.seq_kv);
+  const int block =
+      source == Source::dense && mask == Mask::none && prefers_long(head_dim, problem.seq_kv)
+          ? long_block(head_dim)
+          : 0;
+  // The first instance of a kind is the one for any length.
   const auto* key = std::find_if(kInstances.begin(), kInstances.end(), [&](const Key& k) {
     return k.precision == problem.precision && k.head_dim == head_dim && k.mask == mask &&
-           k.source == source && (k.block_kv == kWideBlock) == wide;
+           k.source == source && (block == 0 || k.block_kv == block);
   });
   if (key == kInstances.end()) return refuse(Refusal::combination);
   choice.key = *key;

@@ -110,8 +110,8 @@ inline constexpr std::array kSharedHeadDims = {128};
 /// Keys of a tile of block lists, and of Source::halves.
 inline constexpr int kListBlock = 128;
 inline constexpr int kHalfBlock = 64;
-/// Keys per block of the instance for long key axes at head dimension 128.
-inline constexpr int kWideBlock = 160;
+/// Keys per block of a second instance for long key axes; 0: there is none.
+constexpr int long_block(int head_dim) { return head_dim == 128 ? 160 : head_dim == 96 ? 112 : 0; }
 
 namespace detail {
 /// Keys per block: as many as registers and shared memory allow.
@@ -120,7 +120,6 @@ constexpr int block_kv(int head_dim, Mask mask) {
     case 64:
       return mask == Mask::none ? 128 : mask == Mask::lengths ? 112 : 96;
     case 96:
-      return mask == Mask::none ? 112 : 128;
     case 128:
       return 128;
     default:
@@ -129,13 +128,14 @@ constexpr int block_kv(int head_dim, Mask mask) {
 }
 constexpr auto make_instances() {
   constexpr std::array masks = {Mask::none, Mask::lengths, Mask::key_bits, Mask::band};
-  std::array<Key, 2 * (4 * 4 + 1 + 3 * 3 + 1 + kSharedHeadDims.size())> keys{};
+  std::array<Key, 2 * (4 * 4 + 2 + 3 * 3 + 1 + kSharedHeadDims.size())> keys{};
   std::size_t n = 0;
   for (Precision precision : {Precision::bf16, Precision::f16}) {
     for (int head_dim : kHeadDims)
       for (Mask mask : masks)
         keys[n++] = {precision, head_dim, block_kv(head_dim, mask), mask, Source::dense};
-    keys[n++] = {precision, 128, kWideBlock, Mask::none, Source::dense};
+    for (int head_dim : {96, 128})
+      keys[n++] = {precision, head_dim, long_block(head_dim), Mask::none, Source::dense};
     for (int head_dim : {64, 96, 128})
       for (Source source : {Source::list, Source::pairs, Source::small})
         keys[n++] = {precision, head_dim, kListBlock, Mask::lengths, source};

@@ -8,7 +8,8 @@ constexpr Key key(Mask mask) {
 }  // namespace
 
 template KernelInfo kernel_info<key(Mask::none)>();
-template KernelInfo kernel_info<Key{Precision::bf16, 128, kWideBlock, Mask::none, Source::dense}>();
+template KernelInfo
+kernel_info<Key{Precision::bf16, 128, long_block(128), Mask::none, Source::dense}>();
 template KernelInfo kernel_info<key(Mask::lengths)>();
 template KernelInfo kernel_info<key(Mask::key_bits)>();
 template KernelInfo kernel_info<key(Mask::band)>();

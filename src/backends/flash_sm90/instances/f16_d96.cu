@@ -8,6 +8,8 @@ constexpr Key key(Mask mask) {
 }  // namespace
 
 template KernelInfo kernel_info<key(Mask::none)>();
+template KernelInfo
+kernel_info<Key{Precision::f16, 96, long_block(96), Mask::none, Source::dense}>();
 template KernelInfo kernel_info<key(Mask::lengths)>();
 template KernelInfo kernel_info<key(Mask::key_bits)>();
 template KernelInfo kernel_info<key(Mask::band)>();
