@@ -3,7 +3,7 @@
 import math
 import unittest
 
-from cli_support import UNSUPPORTED, USAGE, CliTest
+from cli_support import SOURCE, UNSUPPORTED, USAGE, CliTest
 
 ENTRY = {
     "role",
@@ -158,6 +158,36 @@ class ExplainTest(CliTest):
         self.assertEqual(entry["problem"], "bf16 b1 h40 s75600 d128")
         self.assertEqual(document["platform"], "cuda")
         self.assertEqual(document["facts"]["sm"], "90")
+
+    def test_files_of_models_and_devices_are_read_like_presets(self):
+        for model in ("wan2.1-i2v-14b", "flashvsr", "z-image"):
+            for device in ("h200", "mi300x", "cpu"):
+                files = (SOURCE / "data" / "models" / f"{model}.json", SOURCE / "data" / "devices" / f"{device}.json")
+                self.assertEqual(
+                    self.explain("--model", files[0], "--device", files[1]),
+                    self.explain("--model", model, "--device", device),
+                )
+        text = (SOURCE / "data" / "devices" / "h200.json").read_text()
+        self.assertEqual(self.explain("--device", text, "--facts", "sm=80")["facts"]["sm"], "80")
+        self.assertEqual(self.explain("--device", text, "--facts", "sm=80")["facts"]["cuda"], "13.0")
+
+    def test_what_is_wrong_with_a_file_is_said(self):
+        cases = [
+            ("--model", "./none", "model file './none': there is no such file; JSON text would start with '{'"),
+            ("--model", "/", "model file '/': is a directory"),
+            ("--model", "own", "flashvsr; a file is named by a path with a '/' or ending in .json"),
+            ("--device", "own", "cpu; a file is named by a path with a '/' or ending in .json"),
+            ("--device", "none.json", "device file 'none.json': there is no such file"),
+            ("--device", '{"name": "x"}', "--device: 2 problems\n  the top level: lacks platform"),
+            ("--model", '{"names": "x"', "--model: not valid JSON: the text ends too early"),
+        ]
+        for flag, value, message in cases:
+            self.fail_with(USAGE, message, "explain", flag, value)
+        file = self.folder / "box.json"
+        file.write_text('{"name": "box", "platform": "cpu", "facts": {"ias": "avx2"}}')
+        message = f"{file}: cpu facts: unknown key 'ias'; keys are isa; did you mean 'isa'?"
+        self.fail_with(USAGE, message, "explain", "--device", file)
+        self.fail_with(USAGE, message, "backends", "--device", file)
 
     def test_model_takes_a_size_and_a_type(self):
         document = self.explain(

@@ -33,6 +33,26 @@ std::string overlay(std::string_view preset, std::string_view changes) {
   return merged;
 }
 
+// JSON text or a path, rather than the name of a preset.
+bool names_file(std::string_view argument) {
+  const std::string_view word = text::trim(argument);
+  return word.starts_with('{') || word.ends_with(".json") ||
+         word.find('/') != std::string_view::npos;
+}
+
+std::string_view origin_of(const std::string& argument, std::string_view flag) {
+  return text::trim(argument).starts_with('{') ? flag : std::string_view(argument);
+}
+
+// Says how a file would be named, where a name is not that of a preset.
+template <class T>
+Result<T> named(Result<T> found) {
+  if (found || !found.error().message.starts_with("unknown")) return found;
+  Error error = std::move(found).error();
+  error.message += "; a file is named by a path with a '/' or ending in .json";
+  return error;
+}
+
 constexpr const char* kCudnnHelp = "The cuDNN library to load on a GPU (libcudnn.so.9)";
 
 // "cuda" or "cuda:N", a device of this machine rather than a preset.
@@ -41,14 +61,19 @@ bool names_cuda(std::string_view device) {
   return word == "cuda" || word.starts_with("cuda:");
 }
 
-const DevicePreset* find_preset(std::string_view name) {
-  for (const DevicePreset& preset : device_presets()) {
-    if (text::equal_folded(preset.name, name)) return &preset;
-  }
-  return nullptr;
+Result<DevicePreset> device_preset(const std::string& argument) {
+  if (!names_file(argument)) return named(find_device_preset(argument));
+  FOVEA_TRY(const std::string text, read_config_argument(argument, "device"));
+  return parse_device_preset(text, origin_of(argument, "--device"));
 }
 
 }  // namespace
+
+Result<ModelDescription> read_model(const std::string& argument, ModelSize size) {
+  if (!names_file(argument)) return named(describe_model(argument, size));
+  FOVEA_TRY(const std::string text, read_config_argument(argument, "model"));
+  return describe_model_json(text, origin_of(argument, "--model"), size);
+}
 
 void ConfigArguments::declare(Flags& flags) {
   flags.add("--config", "FILE|JSON", &config,
@@ -125,9 +150,10 @@ Result<std::optional<AttentionMetadata>> MetadataArguments::build() const {
 }
 
 void FactsArguments::declare(Flags& flags) {
-  flags.add("--device", "PRESET", &device,
-            "Judge for a named device such as h200 ('fovea devices --presets'), or for cuda[:N] of "
-            "this machine (its CPU)");
+  flags.add(
+      "--device", "PRESET|FILE", &device,
+      "Judge for a named device such as h200 ('fovea devices --presets') or one described by a "
+      ".json file, or for cuda[:N] of this machine (its CPU)");
   flags.add("--platform", "NAME", &platform, "Judge for cuda, rocm, npu, xpu, musa or cpu");
   flags.add("--facts", "KEY=VALUE,...", &facts,
             "What is known of that device; with --device, changes to the preset");
@@ -151,16 +177,15 @@ Result<FactsArguments::Judged> FactsArguments::read() const {
     return Judged{std::move(probed), true, local};
   }
   if (device) {
-    FOVEA_TRY(DeviceFacts preset, preset_facts(*device));
-    if (wanted && *wanted != preset.platform()) {
+    FOVEA_TRY(const DevicePreset preset, device_preset(*device));
+    if (wanted && *wanted != preset.platform) {
       return usage_error(text::concat("--device ", *device, " is on platform ",
-                                      name(preset.platform()), ", but --platform says ",
+                                      name(preset.platform), ", but --platform says ",
                                       name(*wanted), "; leave one of them out"));
     }
-    if (!facts) return Judged{std::move(preset), false};
-    const DevicePreset* row = find_preset(text::trim(*device));
-    FOVEA_TRY(DeviceFacts merged, parse_facts(preset.platform(), overlay(row->facts, *facts)));
-    return Judged{std::move(merged), false};
+    FOVEA_TRY(DeviceFacts stated,
+              parse_facts(preset.platform, facts ? overlay(preset.facts, *facts) : preset.facts));
+    return Judged{std::move(stated), false};
   }
   if (facts) {
     if (!wanted) {

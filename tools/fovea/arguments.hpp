@@ -11,6 +11,7 @@
 #include "fovea/error.hpp"
 #include "fovea/executor.hpp"
 #include "fovea/metadata.hpp"
+#include "fovea/model_preset.hpp"
 #include "fovea/problem.hpp"
 #include "fovea/schedule.hpp"
 #include "tools/fovea/flags.hpp"
@@ -56,8 +57,8 @@ struct MetadataArguments {
   Result<std::optional<AttentionMetadata>> build() const;
 };
 
-// --platform, --facts and --device PRESET|cuda[:N]: the device to judge for, this machine's CPU by
-// default.
+// --platform, --facts and --device PRESET|FILE|cuda[:N]: the device to judge for, this machine's
+// CPU by default.
 struct FactsArguments {
   std::optional<std::string> platform;
   std::optional<std::string> facts;
@@ -84,6 +85,9 @@ struct DeviceArguments {
   Result<Device> target() const;
   Result<std::unique_ptr<Executor>> executor() const;
 };
+
+// --model PRESET|FILE|JSON at a size.
+Result<ModelDescription> read_model(const std::string& argument, ModelSize size);
 
 // "L,R" with -1 for unbounded. Error invalid_argument.
 Result<Window> parse_window(const std::string& text);

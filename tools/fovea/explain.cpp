@@ -137,7 +137,8 @@ class ExplainVerb : public Verb {
   void declare(Flags& flags) override {
     config_.declare(flags);
     facts_.declare(flags);
-    flags.add("--model", "PRESET", &model_, "Explain the roles of a model");
+    flags.add("--model", "PRESET|FILE", &model_,
+              "Explain the roles of a model: a preset, or one described by a .json file");
     flags.add("--size", "HxW", &size_, "Output size of the model, e.g. 720x1280");
     flags.add("--frames", "N", &frames_, "Video frames of the model");
     flags.add("--problem", "S", &problem_, "Explain for this problem string");
@@ -268,7 +269,7 @@ class ExplainVerb : public Verb {
       FOVEA_CHECK(at_least("--frames", *frames_, 1));
       size.frames = *frames_;
     }
-    FOVEA_TRY(const ModelDescription model, describe_model(*model_, size));
+    FOVEA_TRY(const ModelDescription model, read_model(*model_, size));
     query.policy.mask_free = query.policy.mask_free || model.mask_free;
     Asked asked;
     std::vector<std::string_view> names;
