@@ -291,7 +291,8 @@ FOVEA_C_API const char* fovea_receipt_json(const fovea_receipt* receipt);
 FOVEA_C_API void fovea_receipt_free(fovea_receipt* receipt);
 
 /* What would run: fovea.explain/1 as JSON, freed with fovea_string_free. `platform` NULL: this
- * machine's CPU; "cuda:N" with `facts` NULL: that GPU of this machine; else "cuda", ... with
+ * machine's CPU; "cuda:N", "rocm:N", "npu:N", "xpu:N" or "musa:N" with `facts` NULL: that device of
+ * this machine, of the last four only what their drivers say; else "cuda", ... with
  * `facts` ("sm=90,cudnn=9.19", NULL or "" allowed). `problem`: a problem string or NULL. `role`
  * NULL: the default and every per_role entry. */
 FOVEA_C_API int32_t fovea_explain(const fovea_config* config, const char* platform,

@@ -109,4 +109,11 @@ FOVEA_API Result<DeviceFacts> probe_cpu();
 // Thread-safe.
 FOVEA_API Result<DeviceFacts> probe_cuda(int index);
 
+// Facts of device `index` of a platform on this machine: probe_cpu, probe_cuda, and for rocm, npu,
+// xpu and musa what the files of their kernel drivers say (and libmusa), asked once per process:
+// the architecture, name and driver, where they are known. Packages are not looked for. The probes
+// of these four have never run on such hardware. Errors: those of the two, and device_error when
+// there is no such device. Thread-safe.
+FOVEA_API Result<DeviceFacts> probe_device(PlatformId platform, int index);
+
 }  // namespace fovea

@@ -19,6 +19,7 @@ from collections.abc import Mapping as _Mapping
 from typing import Any as _Any
 
 from . import _capi, _tensors
+from ._facts import facts
 from .errors import (
     ArgumentError,
     CommunicationError,
@@ -47,6 +48,7 @@ __all__ = [
     "attention",
     "availability",
     "explain",
+    "facts",
     "load_library",
     "load_plugin",
     "load_plugins_from_environment",

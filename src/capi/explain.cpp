@@ -5,6 +5,7 @@
 #include "fovea/libraries.hpp"
 #include "fovea/registry.hpp"
 #include "src/capi/handles.hpp"
+#include "src/core/text.hpp"
 #include "src/select/report_json.hpp"
 
 using fovea::capi::guard;
@@ -26,12 +27,22 @@ fovea::Result<fovea::DeviceFacts> facts_of(const char* platform, const char* fac
   return fovea::parse_facts(id, facts == nullptr ? "" : facts);
 }
 
-// The same, and the machine's own GPU for "cuda:N" without facts.
+// The same, and a device of the machine for "cuda:N", "rocm:N" and the like without facts.
 fovea::Result<fovea::ExecutionContext> context_of(const char* platform, const char* facts) {
   fovea::ExecutionContext context;
-  if (platform != nullptr && facts == nullptr && std::string_view(platform).starts_with("cuda:")) {
-    FOVEA_TRY(context.device, fovea::parse_device(platform));
-    FOVEA_TRY(context.facts, fovea::probe_cuda(context.device.index));
+  const std::string_view wanted = platform == nullptr ? "" : platform;
+  if (const size_t colon = wanted.find(':'); facts == nullptr && colon != std::string_view::npos) {
+    FOVEA_TRY(const fovea::PlatformId id, fovea::parse_platform(wanted.substr(0, colon)));
+    const auto index = fovea::text::parse_integer(wanted.substr(colon + 1));
+    if (!index || *index < 0 || *index > INT32_MAX)
+      return fovea::Error{fovea::ErrorCode::invalid_argument,
+                          fovea::text::concat("platform ", fovea::text::quote(wanted),
+                                              " needs a number after ':', such as cuda:0"),
+                          {}};
+    FOVEA_TRY(context.facts, fovea::probe_device(id, static_cast<int>(*index)));
+    if (id == fovea::PlatformId::cuda)
+      context.device = {fovea::DeviceType::cuda, static_cast<int32_t>(*index)};
+    context.local = id == fovea::PlatformId::cuda || id == fovea::PlatformId::cpu;
     return context;
   }
   context.local = platform == nullptr;

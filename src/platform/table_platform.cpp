@@ -1,6 +1,7 @@
 #include "src/platform/table_platform.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "src/core/text.hpp"
 #include "src/platform/added_platforms.hpp"
+#include "src/platform/assumption.hpp"
 #include "src/platform/check.hpp"
 #include "src/platform/package.hpp"
 
@@ -84,16 +86,24 @@ bool TablePlatform::hidden(const Row& row) const {
 }
 
 TablePlatform::Opinion TablePlatform::opinion(const Row& row, const PolicyQuery& query) const {
-  Opinion result{&row, 0, 0, {}};
+  Opinion result{&row, 0, 0, {}, {}};
+  if (std::optional<Reason> package = assumed_package(row))
+    result.assumed.push_back(*std::move(package));
   for (const Check& check : row.checks) {
     if (check.kind == Check::Kind::backend) {
-      std::vector<Reason> inherited = judge(check.other, {query.head_dim, query.mask_free}).reasons;
-      result.reasons.insert(result.reasons.end(), std::make_move_iterator(inherited.begin()),
-                            std::make_move_iterator(inherited.end()));
+      PolicyVerdict inherited = judge(check.other, {query.head_dim, query.mask_free});
+      std::move(inherited.reasons.begin(), inherited.reasons.end(),
+                std::back_inserter(result.reasons));
+      std::move(inherited.assumed.begin(), inherited.assumed.end(),
+                std::back_inserter(result.assumed));
       continue;
     }
     std::optional<Reason> reason = failure(check, row.instead, facts_, query);
-    if (!reason) continue;
+    if (!reason) {
+      if (std::optional<Reason> taken = assumption(check, facts_))
+        result.assumed.push_back(*std::move(taken));
+      continue;
+    }
     if (reason->code == ReasonCode::package && reason->got == kNotInstalled) ++result.missing;
     if (of_device(check.kind)) {
       ++result.device_reasons;
@@ -157,8 +167,9 @@ PolicyVerdict TablePlatform::judge(BackendName backend, const PolicyQuery& query
     if (&other != &*best && other.device_reasons == best->device_reasons)
       others.push_back(other.reasons);
   offer_alternatives(best->reasons, others);
+  if (!best->reasons.empty()) best->assumed.clear();
   return {backend, provider_text(*best->row, facts_), registry_path(*best->row),
-          std::move(best->reasons)};
+          std::move(best->reasons), std::move(best->assumed)};
 }
 
 std::vector<PolicyVerdict> TablePlatform::preference(const PolicyQuery& query) const {

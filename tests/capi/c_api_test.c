@@ -187,6 +187,9 @@ static void explain_and_availability(void) {
          strstr(json, "FLASH_ATTN") != NULL);
   fovea_string_free(json);
   json = NULL;
+  EXPECT(fovea_explain(NULL, "npu:4096", NULL, NULL, NULL, NULL, &json, &error) == 300);
+  EXPECT(strstr(fovea_error_message(error), "this machine has no npu:4096") != NULL);
+  fovea_error_free(error);
   EXPECT(fovea_explain(NULL, "cuda", "sm=nine", NULL, NULL, NULL, &json, &error) == 112);
   EXPECT(json == NULL);
   fovea_error_free(error);

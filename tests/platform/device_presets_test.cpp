@@ -94,7 +94,8 @@ TEST(DevicePresets, WhatIsWrongWithAnOwnDeviceIsSaidByPlace) {
        "sm_90))",
        ErrorCode::invalid_facts},
       {R"({"name": "box", "platform": "rocm", "facts": {"sm": 90}})",
-       "box.json: rocm facts: unknown key 'sm'; keys are gfx, aiter", ErrorCode::invalid_facts},
+       "box.json: rocm facts: unknown key 'sm'; keys are gfx, aiter, name, driver",
+       ErrorCode::invalid_facts},
   };
   for (const auto& c : cases) {
     const auto preset = parse_device_preset(c.json, "box.json");

@@ -211,6 +211,12 @@ class ReportTest(unittest.TestCase):
         with self.assertRaisesRegex(fovea.ArgumentError, "platform"):
             fovea.explain(facts={"sm": 90}, backend="FLASH_ATTN")
 
+    def test_a_device_that_this_machine_lacks(self):
+        with self.assertRaisesRegex(fovea.DeviceError, "this machine has no rocm:4096 .looked at /sys/class/kfd"):
+            fovea.explain(platform="rocm:4096")
+        with self.assertRaisesRegex(fovea.ArgumentError, "'rocm:x' needs a number after ':'"):
+            fovea.explain(platform="rocm:x")
+
     def test_explain_answers_for_this_machine_and_for_another(self):
         here = fovea.explain(problem="f32 b1 h4 s128 d64")
         self.assertEqual(here["schema"], "fovea.explain/1")

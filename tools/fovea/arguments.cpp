@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fovea/added_platform.hpp"
 #include "fovea/calibration.hpp"
 #include "fovea/libraries.hpp"
 #include "src/core/text.hpp"
@@ -55,10 +56,27 @@ Result<T> named(Result<T> found) {
 
 constexpr const char* kCudnnHelp = "The cuDNN library to load on a GPU (libcudnn.so.9)";
 
-// "cuda" or "cuda:N", a device of this machine rather than a preset.
-bool names_cuda(std::string_view device) {
+// A device of this machine rather than a preset.
+struct LocalName {
+  PlatformId platform = PlatformId::cpu;
+  int index = 0;
+};
+
+// Reads "cuda", "rocm:1" and the like. Nothing for other names; an error for a wrong index.
+Result<std::optional<LocalName>> local_name(const std::string& device) {
   const std::string word = text::fold(text::trim(device));
-  return word == "cuda" || word.starts_with("cuda:");
+  const size_t colon = word.find(':');
+  for (const PlatformId platform : all_platforms()) {
+    if (platform == PlatformId::cpu || word.substr(0, colon) != name(platform)) continue;
+    if (colon == std::string::npos) return std::optional(LocalName{platform, 0});
+    const std::optional<int64_t> index = text::parse_integer(word.substr(colon + 1));
+    if (!index || *index < 0 || *index > INT32_MAX)
+      return usage_error(text::concat("--device ", text::quote(device),
+                                      " needs a number after ':', ", "such as ", name(platform),
+                                      ":0"));
+    return std::optional(LocalName{platform, static_cast<int>(*index)});
+  }
+  return std::optional<LocalName>();
 }
 
 Result<DevicePreset> device_preset(const std::string& argument) {
@@ -153,7 +171,8 @@ void FactsArguments::declare(Flags& flags) {
   flags.add(
       "--device", "PRESET|FILE", &device,
       "Judge for a named device such as h200 ('fovea devices --presets') or one described by a "
-      ".json file, or for cuda[:N] of this machine (its CPU)");
+      ".json file, or for cuda[:N], rocm[:N], npu[:N], xpu[:N] or "
+      "musa[:N] of this machine (its CPU)");
   flags.add("--platform", "NAME", &platform, "Judge for cuda, rocm, npu, xpu, musa or cpu");
   flags.add("--facts", "KEY=VALUE,...", &facts,
             "What is known of that device; with --device, changes to the preset");
@@ -166,15 +185,9 @@ Result<FactsArguments::Judged> FactsArguments::read() const {
   if (platform) {
     FOVEA_TRY(wanted, parse_platform(*platform));
   }
-  if (device && names_cuda(*device)) {
-    if (platform || facts) {
-      return usage_error(text::concat("--device ", *device,
-                                      " is asked what it is; leave --platform and --facts out, or "
-                                      "name a preset to change"));
-    }
-    FOVEA_TRY(const Device local, parse_device(*device));
-    FOVEA_TRY(DeviceFacts probed, probe_cuda(local.index));
-    return Judged{std::move(probed), true, local};
+  if (device) {
+    FOVEA_TRY(const std::optional<LocalName> local, local_name(*device));
+    if (local) return read_local(local->platform, local->index);
   }
   if (device) {
     FOVEA_TRY(const DevicePreset preset, device_preset(*device));
@@ -194,12 +207,34 @@ Result<FactsArguments::Judged> FactsArguments::read() const {
     FOVEA_TRY(DeviceFacts parsed, parse_facts(*wanted, *facts));
     return Judged{std::move(parsed), false};
   }
-  if (wanted && *wanted != PlatformId::cpu) {
-    return usage_error(text::concat("--platform ", name(*wanted),
-                                    " needs --facts or --device: nothing of it is probed here"));
-  }
+  if (wanted && *wanted != PlatformId::cpu) return read_local(*wanted, 0);
   FOVEA_TRY(DeviceFacts local, probe_cpu());
   return Judged{std::move(local), true};
+}
+
+Result<FactsArguments::Judged> FactsArguments::read_local(PlatformId id, int index) const {
+  const bool cuda = id == PlatformId::cuda;
+  if (device && (platform || (cuda && facts))) {
+    return usage_error(text::concat("--device ", *device, " is asked what it is; leave ",
+                                    cuda ? "--platform and --facts" : "--platform",
+                                    " out, or name a preset to change"));
+  }
+  Result<DeviceFacts> probed = probe_device(id, index);
+  if (!probed) {
+    Error error = std::move(probed).error();
+    error.message += "; describe one with --platform and --facts, or name a preset with --device";
+    if (!device) error.code = ErrorCode::invalid_argument;
+    return error;
+  }
+  if (cuda) return Judged{*std::move(probed), true, Device{DeviceType::cuda, index}};
+  // Another program runs the packages there; what it has installed can be stated.
+  if (facts) {
+    std::string found;
+    for (const auto& [key, value] : probed->entries())
+      found += text::concat(found.empty() ? "" : ",", key, '=', value);
+    FOVEA_TRY(probed, parse_facts(id, overlay(found, *facts)));
+  }
+  return Judged{*std::move(probed), false};
 }
 
 void DeviceArguments::declare(Flags& flags) {

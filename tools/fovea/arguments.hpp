@@ -57,8 +57,8 @@ struct MetadataArguments {
   Result<std::optional<AttentionMetadata>> build() const;
 };
 
-// --platform, --facts and --device PRESET|FILE|cuda[:N]: the device to judge for, this machine's
-// CPU by default.
+// --platform, --facts and --device PRESET|FILE|PLATFORM[:N]: the device to judge for, this
+// machine's CPU by default.
 struct FactsArguments {
   std::optional<std::string> platform;
   std::optional<std::string> facts;
@@ -72,6 +72,9 @@ struct FactsArguments {
     Device where = kCpu;  // which of its devices
   };
   Result<Judged> read() const;
+
+ private:
+  Result<Judged> read_local(PlatformId id, int index) const;
 };
 
 // --device cpu|cuda[:N] and --threads: the device to run on.

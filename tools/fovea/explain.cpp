@@ -72,6 +72,8 @@ std::string skip_line(const ExplainEntry& entry) {
   if (skip.threshold) line += text::concat(", threshold ", text::format_number(*skip.threshold));
   if (skip.factor && !skip.threshold) line += " divided by the number of keys";
   const double gate = entry.spec->skip_softmax->disabled_until_timestep;
+  if (skip.state == SkipState::gated)
+    line = text::concat("skip_softmax gated in steps ", entry.steps);
   if (gate > 0) line += text::concat("; dense above timestep ", text::format_number(gate));
   return line;
 }
@@ -92,7 +94,13 @@ std::string trails(const Explanation& explanation, const Terminal& terminal) {
           device_class(explanation.facts), ". To make one: ",
           validation_command(entry.report.backend, entry.report.path, explanation.facts)));
     }
-    if (entry.skip) add(text::concat(entry.role, ": ", skip_line(entry)));
+    const bool refused = entry.report.support == SupportStatus::unsupported;
+    if (entry.skip && (!refused || entry.skip->state == SkipState::uncalibrated))
+      add(text::concat(entry.role, ": ", skip_line(entry)));
+    if (!entry.assumed.empty()) {
+      add(text::concat(entry.role, ": ", name(entry.report.backend),
+                       " takes for granted: ", sentence(entry.assumed)));
+    }
     if (entry.sparse) {
       add(text::concat(entry.role, ": sparse on ", entry.sparse->on, " of ", entry.sparse->of,
                        " steps x layers"));
@@ -152,7 +160,8 @@ class ExplainVerb : public Verb {
     schedule_.declare(flags);
     calibration_.declare(flags);
     metadata_.declare(flags);
-    flags.add("--sigmas", "X,...", &sigmas_, "Noise level of every step, for sigma windows");
+    flags.add("--sigmas", "X,...", &sigmas_,
+              "Noise level of every step, for sigma windows and the gate of skip_softmax");
   }
 
   Result<ExitCode> execute(const Invocation& invocation) override {

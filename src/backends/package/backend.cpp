@@ -122,7 +122,7 @@ class PackageBackend final : public Backend {
       apply_provider(r, spec);
     else
       apply_spec(r, spec);
-    r.lossy = r.lossy || loses_tiles(backend, spec);
+    r.lossy = r.lossy || loses_tiles(backend, spec) || quantises(spec, problem.dtype);
     if (r.reasons.empty()) judge(r, row, backend, context);
     return r;
   }
@@ -172,7 +172,7 @@ class PackageBackend final : public Backend {
       for (Reason& reason : refusals(package_kernel(r.backend, platform), problem, context))
         r.reasons.push_back(std::move(reason));
     if (spec != nullptr)
-      for (Reason& reason : option_refusals(*spec, context.facts))
+      for (Reason& reason : option_refusals(*spec, problem, context.facts))
         r.reasons.push_back(std::move(reason));
     if (context.laser_input_scale && row.path != "package" && !s.laser)
       r.reasons.push_back({ReasonCode::metadata, "laser_input_scale",
