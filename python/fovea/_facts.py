@@ -5,8 +5,8 @@ import importlib.metadata
 import os
 
 # Fact, module, distributions whose version counts, a symbol without which it is of no use, and the oldest and newest
-# compute capability that any backend uses it on: elsewhere it is not imported. hub_kernels is not asked: whether the hub
-# has a build takes a download.
+# compute capability that any backend uses it on: elsewhere it is not imported. hub_kernels is not asked: whether the
+# hub has a build takes a download.
 _CUDA = (
     ("flash_attn", "flash_attn", ("flash-attn", "flash_attn"), None, 80, 999),
     ("flash_attn_3", "flash_attn_interface", ("flash-attn-3", "flash_attn_3", "flash-attn-interface"), None, 80, 90),
@@ -116,8 +116,8 @@ def facts(device=None):
 
     device: "cuda:1", "npu", "xpu", "musa", "cpu" or a torch.device; None takes the first that torch can use. Packages
     that fail at their import or lack what a call needs are absent; installed ones are imported. Without torch, or
-    without a device: the CPU. Raises ValueError for a device that torch has not. Only CUDA and the CPU have been tried on
-    hardware.
+    without a device: the CPU. Raises ValueError for a device that torch has not. ROCm, npu, xpu and musa were never
+    tried on hardware.
     """
     torch = _module("torch")
     wanted, _, index = ("" if device is None else str(device)).partition(":")

@@ -187,10 +187,14 @@ Result<ModelData> parse_model(std::string_view json, std::string_view origin) {
   read_sources(reader, "sources", values, problems);
   reader.finish();
   if (!problems.empty()) return problems.error(origin);
-  if (auto at_default = describe(model, {}); !at_default) {
-    Error error = std::move(at_default).error();
-    return Error{ErrorCode::invalid_config, text::concat(origin, ": size: ", error.message), {}};
-  }
+  const auto refuse = [&](std::string message) {
+    return Error{ErrorCode::invalid_config, text::concat(origin, ": ", message), {}};
+  };
+  const auto at_default = describe(model, {});
+  if (!at_default) return refuse(text::concat("size: ", at_default.error().message));
+  for (size_t i = 0; i < at_default->roles.size(); ++i)
+    if (at_default->roles[i].seq_q == 0 || at_default->roles[i].seq_kv == 0)
+      return refuse(text::concat("roles[", i, "]: no tokens are left at the default size"));
   return model;
 }
 

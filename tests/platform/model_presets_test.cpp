@@ -266,5 +266,27 @@ TEST(ModelPresets, WhatIsWrongWithAnOwnModelIsSaidByPlace) {
   }
 }
 
+TEST(ModelPresets, StreamedChunksAndWhatTheyCache) {
+  const std::string text = R"({"name": "own", "size": {"height": 64, "width": 64, "frames": 9},
+    "layers": 1, "steps": 1, "heads": 1, "head_dim": 8, "patch": 16, "window": 2,
+    "chunks": [{"what": "the first", "frames": 9, "latent_frames": 3, "cached": 0},
+               {"what": "the rest", "frames": 4, "latent_frames": 1, "cached": 2}],
+    "roles": [{"role": "a", "category": "self", "q": ["grid"], "kv": [KV], "mask": "none",
+               "layers": 1}]})";
+  const auto with = [&](std::string_view kv) {
+    std::string out = text;
+    return out.replace(out.find("KV"), 2, kv);
+  };
+  const std::string own = with(R"("grid", "cached")");
+  EXPECT_EQ(describe_model_json(own, "own")->roles[0].seq_kv, 3 * 16);
+  EXPECT_EQ(describe_model_json(own, "own", {0, 0, 4})->roles[0].seq_kv, 16 + 2 * 16);
+  EXPECT_EQ(describe_model_json(own, "own", {0, 0, 5}).error().message,
+            "model own: frames 5 is not possible; accepted: 9 for the first, 4 for the rest");
+  EXPECT_EQ(describe_model_json(own, "own", {0, 48, 4}).error().message,
+            "model own: width 48 is not possible; accepted: multiples of 32 up to 1048576");
+  EXPECT_EQ(describe_model_json(with(R"("cached")"), "own").error().message,
+            "own: roles[0]: no tokens are left at the default size");
+}
+
 }  // namespace
 }  // namespace fovea
