@@ -116,8 +116,8 @@ def facts(device=None):
 
     device: "cuda:1", "npu", "xpu", "musa", "cpu" or a torch.device; None takes the first that torch can use. Packages
     that fail at their import or lack what a call needs are absent; installed ones are imported. Without torch, or
-    without a device: the CPU. Raises ValueError for a device that torch has not. ROCm, npu, xpu and musa were never
-    tried on hardware.
+    without a device: the CPU. Raises ValueError for a device that torch has not. Tested with stand-ins for torch
+    and the packages, never on a GPU.
     """
     torch = _module("torch")
     wanted, _, index = ("" if device is None else str(device)).partition(":")
