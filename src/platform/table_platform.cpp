@@ -31,6 +31,14 @@ std::string registry_path(const Row& row) {
   return text::concat("package:", package(row.package).name);
 }
 
+// Who provides the name on the first platform that knows it.
+std::string provider_elsewhere(BackendName backend) {
+  for (const PlatformId id : platforms_of(backend))
+    for (const Row& row : policy(id).rows)
+      if (row.backend == backend) return provider_text(row, DeviceFacts(id));
+  return {};
+}
+
 PolicyVerdict other_platform(BackendName backend, PlatformId platform) {
   std::vector<std::string_view> runs_on;
   for (const PlatformId id : platforms_of(backend)) runs_on.push_back(fovea::name(id));
@@ -38,7 +46,7 @@ PolicyVerdict other_platform(BackendName backend, PlatformId platform) {
                                       ? "run it on CPU tensors, or use TORCH_SDPA"
                                       : "use FLASH_ATTN or TORCH_SDPA";
   return {backend,
-          {},
+          provider_elsewhere(backend),
           {},
           {{ReasonCode::platform, "platform", std::string(fovea::name(platform)),
             text::join(runs_on), std::string(remedy)}}};
