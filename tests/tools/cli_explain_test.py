@@ -201,6 +201,12 @@ class ExplainTest(CliTest):
         self.fail_with(USAGE, message, "explain", "--device", file)
         self.fail_with(USAGE, message, "backends", "--device", file)
 
+    def test_a_model_has_no_more_layers_than_it_states(self):
+        entries = self.explain("--model", "z-image", "--device", "h200", "--layers", 10)["entries"]
+        self.assertEqual([entry["layers"] for entry in entries], ["0-1", "0-1", "0-9"])
+        run = ["explain", "--model", "wan2.1-t2v-14b", "--layers", 41]
+        self.fail_with(USAGE, "--layers 41 is more than the 40 of wan2.1-t2v-14b", *run)
+
     def test_model_takes_a_size_and_a_type(self):
         document = self.explain(
             "--model", "wan2.1-t2v-1.3b", "--size", "480x832", "--frames", "81", "--dtype", "f32"

@@ -282,17 +282,23 @@ class ExplainVerb : public Verb {
     query.policy.mask_free = query.policy.mask_free || model.mask_free;
     Asked asked;
     std::vector<std::string_view> names;
+    int64_t most = 0;  // layers of a role
     for (const ModelRole& role : model.roles) {
       names.push_back(role.role);
       if (role_ && *role_ != role.role) continue;
+      most = std::max(most, role.layers);
       query.role = role.role;
       if (category_.empty()) query.category = role.category;
       query.problem = problem_of(role, dtype);
       query.video.reset();
       if (role.latent_frames > 0) query.video = {role.latent_frames, role.tokens_per_frame};
       asked.queries.push_back(query);
-      asked.lengths.push_back(
-          {steps_.value_or(model.steps), layers_.value_or(role.layers), sigmas});
+      asked.lengths.push_back({steps_.value_or(model.steps),
+                               std::min(layers_.value_or(role.layers), role.layers), sigmas});
+    }
+    if (layers_ && *layers_ > most && most > 0) {
+      return usage_error(
+          text::concat("--layers ", *layers_, " is more than the ", most, " of ", model.name));
     }
     if (asked.queries.empty()) {
       return usage_error(text::concat("--role ", text::quote(*role_), " is not a role of ",
