@@ -116,13 +116,14 @@ class PackageBackend final : public Backend {
     r.path = row.path == "package" ? "package." + kernel_->package : std::string(row.path);
     r.instance = "default";
     r.built = bound();
-    r.lossy = package_kernel(backend, context.facts.platform()).lossy;
+    r.lossy =
+        package_kernel(backend, context.facts.platform()).lossy || quantises(spec, problem.dtype);
     refuse(r, row, s, problem, spec, context);
     if (skips_tiles(backend))
       apply_provider(r, spec);
     else
       apply_spec(r, spec);
-    r.lossy = r.lossy || loses_tiles(backend, spec) || quantises(spec, problem.dtype);
+    r.lossy = r.lossy || loses_tiles(backend, spec);
     if (r.reasons.empty()) judge(r, row, backend, context);
     return r;
   }
