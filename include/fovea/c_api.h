@@ -307,6 +307,14 @@ FOVEA_C_API int32_t fovea_explain_run(const fovea_config* config, const char* sc
                                       const char* category, const char* problem, int64_t steps,
                                       int64_t layers, char** json, fovea_error** error);
 
+/* The same with the noise level of every step, for schedules with sigma windows and the gate of
+ * skip_softmax: `sigmas` holds `steps` numbers in [0, 1]. */
+FOVEA_C_API int32_t fovea_explain_sigmas(const fovea_config* config, const char* schedule,
+                                         const char* platform, const char* facts, const char* role,
+                                         const char* category, const char* problem,
+                                         const double* sigmas, int64_t steps, int64_t layers,
+                                         char** json, fovea_error** error);
+
 /* The libcudnn to load instead of libcudnn.so.9 where the loader finds it. An error once another
  * one is loaded. */
 FOVEA_C_API int32_t fovea_set_cudnn_library(const char* file, fovea_error** error);

@@ -205,7 +205,7 @@ class ExplainTest(CliTest):
         entries = self.explain("--model", "z-image", "--device", "h200", "--layers", 10)["entries"]
         self.assertEqual([entry["layers"] for entry in entries], ["0-1", "0-1", "0-9"])
         run = ["explain", "--model", "wan2.1-t2v-14b", "--layers", 41]
-        self.fail_with(USAGE, "--layers 41 is more than the 40 of wan2.1-t2v-14b", *run)
+        self.fail_with(USAGE, "--layers 41 is more than the 40 that a role of wan2.1-t2v-14b has", *run)
 
     def test_model_takes_a_size_and_a_type(self):
         document = self.explain(

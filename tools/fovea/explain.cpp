@@ -297,8 +297,8 @@ class ExplainVerb : public Verb {
                                std::min(layers_.value_or(role.layers), role.layers), sigmas});
     }
     if (layers_ && *layers_ > most && most > 0) {
-      return usage_error(
-          text::concat("--layers ", *layers_, " is more than the ", most, " of ", model.name));
+      return usage_error(text::concat("--layers ", *layers_, " is more than the ", most,
+                                      " that a role of ", model.name, " has"));
     }
     if (asked.queries.empty()) {
       return usage_error(text::concat("--role ", text::quote(*role_), " is not a role of ",
