@@ -14,7 +14,7 @@ Json promotion(const ExplainEntry& e, const DeviceFacts& facts) {
   return validation_command(e.report.backend, e.report.path, facts);
 }
 
-// The threshold of skipped tiles; the timestep is only known in a run.
+// The threshold of skipped tiles, and whether any are.
 Json skip_softmax(const ExplainEntry& e) {
   if (!e.skip) return nullptr;
   return {{"state", name(e.skip->state)},
@@ -55,6 +55,7 @@ Json entry(const ExplainEntry& e, const DeviceFacts& facts) {
           {"workspace_bytes", r.workspace_bytes},
           {"comm_bytes", e.comm_bytes},
           {"reasons", reasons(r.reasons)},
+          {"assumed", reasons(e.assumed)},
           {"trail", std::move(trail)}};
 }
 

@@ -245,6 +245,7 @@ struct Selector::State {
           d.spec = candidate.spec;
           d.problem = asked;
           d.report = std::move(report);
+          d.assumed = candidate.verdict.assumed;
           if (d.report.support == SupportStatus::unmigrated && d.report.reasons.empty())
             d.report.reasons.push_back(unvalidated(d.report, context));
           d.implementation = std::move(implementation);

@@ -116,7 +116,8 @@ class PackageBackend final : public Backend {
     r.path = row.path == "package" ? "package." + kernel_->package : std::string(row.path);
     r.instance = "default";
     r.built = bound();
-    r.lossy = package_kernel(backend, context.facts.platform()).lossy;
+    r.lossy =
+        package_kernel(backend, context.facts.platform()).lossy || quantises(spec, problem.dtype);
     refuse(r, row, s, problem, spec, context);
     if (skips_tiles(backend))
       apply_provider(r, spec);
@@ -172,7 +173,7 @@ class PackageBackend final : public Backend {
       for (Reason& reason : refusals(package_kernel(r.backend, platform), problem, context))
         r.reasons.push_back(std::move(reason));
     if (spec != nullptr)
-      for (Reason& reason : option_refusals(*spec, context.facts))
+      for (Reason& reason : option_refusals(*spec, problem, context.facts))
         r.reasons.push_back(std::move(reason));
     if (context.laser_input_scale && row.path != "package" && !s.laser)
       r.reasons.push_back({ReasonCode::metadata, "laser_input_scale",
