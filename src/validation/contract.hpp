@@ -3,19 +3,21 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "fovea/fovea.hpp"
-#include "tools/fovea/contract_device.hpp"
-#include "tools/fovea/terminal.hpp"
+#include "src/validation/cases.hpp"
+#include "src/validation/device.hpp"
 
-namespace fovea::cli {
+namespace fovea::validation {
 
-// One problem of the run.
-struct ContractCase {
-  std::string kind;  // dense, key padding, unequal lengths, packed, replay
-  Problem problem;
+// One case and what it showed.
+struct CaseResult {
+  std::string kind;
+  Problem problem;  // without the LSE where the path does not return it
+  AttentionMetadata metadata;
   ExecutionPathResult report;  // unsupported: the case was refused and nothing was run
   double max_abs = 0;
   double rel_l2 = 0;
@@ -25,30 +27,35 @@ struct ContractCase {
   bool finite = false;
   bool inputs_unchanged = false;
   bool pass = false;
+
+  bool ran() const noexcept { return report.support != SupportStatus::unsupported; }
 };
 
 struct ContractRun {
   BackendName backend;
   std::string provider;
-  std::string path;  // of the first case that ran: what the run is about
+  std::string path;  // of the first case that ran
   DeviceFacts facts;
   std::string device;
   std::string driver;
   bool captured = false;  // replayed cases were captured by the device
-  std::vector<ContractCase> cases;
+  std::vector<CaseResult> cases;
 
-  // Every case that ran passes, and the kinds dense and replay have one that ran on `path`. What
-  // else the path refuses, the record does not cover.
+  // Every case that ran passes, and some path has a replayed one. What else was refused, the record
+  // does not cover.
   bool pass() const;
+  // The kinds that ran on a path, in the order of the run.
+  std::vector<std::string> kinds(std::string_view on) const;
+  // The paths that ran, in the order of the run.
+  std::vector<std::string> paths() const;
 };
 
-// The kinds, in order.
-const std::vector<std::string>& contract_kinds();
+// Called before each case: how many are done, how many there are.
+using Progress = std::function<void(size_t done, size_t total, const std::string& problem)>;
 
 // Runs all cases with the configuration's entry for the layer's role; `executor` runs CPU kernels
 // and the oracle. Errors: those of the layer, except that a refused case is part of the result.
 Result<ContractRun> run_contract(const AttentionConfig& config, const LayerOptions& layer,
-                                 ContractDevice& device, Executor& executor,
-                                 const Terminal& terminal);
+                                 RunDevice& device, Executor& executor, const Progress& progress);
 
-}  // namespace fovea::cli
+}  // namespace fovea::validation
