@@ -2,8 +2,8 @@
 """The records of docs/validation count, and the library's table of them is current.
 
 check_validation.py [--write]. A record is what `fovea check --contract --record F` or `python -m fovea.check` writes;
-its file is called BACKEND[-PACKAGE]-DEVICE_CLASS.json. A record counts when every case that ran passes and some path has
-a replayed case; on CUDA the replayed ones must have been captured. It covers, for each of its paths with a replayed
+its file is called BACKEND[-PACKAGE]-DEVICE_CLASS.json. A record counts when every case that ran passes and some path
+has a replayed case; on CUDA the replayed ones must have been captured. It covers, for each of its paths with a replayed
 case, the kinds that ran there. --write renews src/platform/validation_table.hpp from the records.
 """
 

@@ -255,7 +255,7 @@ def _table(record):
     rows = [("kind", "problem", "path", "rel_l2", "outside", "result")]
     for case in record["cases"]:
         if case["ran"]:
-            result = "pass" if case["pass"] else "FAIL"
+            result = "pass" if case["pass"] else "FAIL" + ": " * ("error" in case) + case.get("error", "").strip()
             figures = f"{float(case['rel_l2']):.1e}", str(case["outside"])
             rows.append((case["kind"], case["problem"], case["path"], *figures, result))
         else:

@@ -24,8 +24,7 @@ std::string to_string(Device device) {
   for (const DeviceName& entry : kNames) {
     if (entry.type != device.type) continue;
     std::string out(entry.text);
-    const bool numbered =
-        device.type != DeviceType::cpu && device.type != DeviceType::cuda_host;
+    const bool numbered = device.type != DeviceType::cpu && device.type != DeviceType::cuda_host;
     return numbered ? text::concat(out, ':', device.index) : out;
   }
   return text::concat("unknown device ", static_cast<int32_t>(device.type), ':', device.index);

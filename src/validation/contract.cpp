@@ -227,6 +227,12 @@ class Runner {
     return options;
   }
 
+  // A kernel that fails is a case that failed, not the end of the run.
+  static bool report(CaseResult& c, const Status& status) {
+    if (!status) c.error = status.error().message;
+    return status.has_value();
+  }
+
   // Runs the case and judges what came out.
   Result<CaseResult> finish(CaseResult c, const Attention& layer, Inputs inputs,
                             const AttentionTensors& staged, bool replayed) {
@@ -238,8 +244,8 @@ class Runner {
     const uint64_t hash = inputs.random.input_hash();
     if (replayed) {
       // Two sets of values through one recording; the second is judged.
-      FOVEA_CHECK(device_.record(*planned.plan, ready));
-      FOVEA_CHECK(device_.replay());
+      if (!report(c, device_.record(*planned.plan, ready))) return c;
+      if (!report(c, device_.replay())) return c;
       Problem other = c.problem;
       other.seed += 1000;
       FOVEA_TRY(Inputs second, make_inputs(other));
@@ -249,13 +255,12 @@ class Runner {
       if (inputs.sparse && inputs.sparse->given != nullptr)
         second.sparse->mask = inputs.sparse->mask;
       FOVEA_CHECK(device_.restage(second.tensors));
-      FOVEA_CHECK(device_.replay());
-      FOVEA_CHECK(device_.replay());
+      if (!report(c, device_.replay()) || !report(c, device_.replay())) return c;
       FOVEA_CHECK(device_.fetch(second.tensors));
       FOVEA_CHECK(conclude(c, layer, called, staged, options, second));
       return c;
     }
-    FOVEA_CHECK(device_.run(*planned.plan, ready));
+    if (!report(c, device_.run(*planned.plan, ready))) return c;
     FOVEA_CHECK(device_.fetch(inputs.tensors));
     FOVEA_CHECK(conclude(c, layer, called, staged, options, inputs));
     c.inputs_unchanged = c.inputs_unchanged && inputs.random.input_hash() == hash &&

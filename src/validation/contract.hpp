@@ -27,6 +27,7 @@ struct CaseResult {
   bool finite = false;
   bool inputs_unchanged = false;
   bool pass = false;
+  std::string error;  // what the kernel reported instead of running
 
   bool ran() const noexcept { return report.support != SupportStatus::unsupported; }
 };

@@ -48,6 +48,7 @@ Json case_of(const CaseResult& c) {
   out["finite"] = c.finite;
   out["inputs_unchanged"] = c.inputs_unchanged;
   out["pass"] = c.pass;
+  if (!c.error.empty()) out["error"] = c.error;
   return out;
 }
 

@@ -235,7 +235,7 @@ void add_package(const std::string& fault, fovea_plugin& plugin) {
   if (fault == "package_small") package.struct_size = 16;
   if (fault == "package_nameless") package.package = nullptr;
   if (fault == "package_run") package.run = nullptr;
-  if (fault == "package_record") package.validation_record = "/no/such/record.json";
+  if (fault == "package_record") package.validation_record = "no/such/record.json";
 }
 
 // --- Access to devices of the platform "musa", wrong as `access_fault` says.

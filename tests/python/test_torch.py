@@ -337,7 +337,8 @@ class Joint(unittest.TestCase):
         for strategy in ("front", "rear"):
             for layout, axis in (("bshd", 1), ("bhsd", 2)):
                 with self.subTest(strategy=strategy, layout=layout):
-                    q, k, v = (t.transpose(1, 2) if axis == 2 else t for t in inputs(device=device, seq_q=70, seq_kv=70))
+                    made = inputs(device=device, seq_q=70, seq_kv=70)
+                    q, k, v = (t.transpose(1, 2) if axis == 2 else t for t in made)
                     cut = (20, 50) if strategy == "front" else (50, 20)
                     parts = [t.split(cut, axis) for t in (q, k, v)]
                     joint, own = (0, 1) if strategy == "front" else (1, 0)

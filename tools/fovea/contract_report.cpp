@@ -52,7 +52,10 @@ Table contract_table(const ContractRun& run) {
                           yes(c.finite),
                           c.inputs_unchanged ? "unchanged" : "changed",
                           yes(c.form),
-                          {c.pass ? "pass" : "FAIL", c.pass ? Colour::good : Colour::bad}});
+                          {c.pass            ? "pass"
+                           : c.error.empty() ? "FAIL"
+                                             : "FAIL: " + c.error,
+                           c.pass ? Colour::good : Colour::bad}});
   }
   return table;
 }

@@ -89,8 +89,8 @@ std::string trails(const Explanation& explanation, const Terminal& terminal) {
       const std::string cause =
           entry.report.reasons.empty() ? entry.report.path : entry.report.reasons.back().got;
       add(text::concat(
-          name(entry.report.backend), " runs unverified on ", device_class(explanation.facts),
-          ": ", cause, ". A record is made by: ",
+          name(entry.report.backend), " runs unverified on ", device_class(explanation.facts), ": ",
+          cause, ". A record is made by: ",
           validation_command(entry.report.backend, entry.report.provider, explanation.facts)));
     }
     if (entry.skip) add(text::concat(entry.role, ": ", skip_line(entry)));
