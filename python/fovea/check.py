@@ -238,7 +238,7 @@ class _Missing(Exception):
 
 def _bind(backend):
     """Binds every package that serves the name; _Missing when none does or imports."""
-    name = backend.upper()
+    name = fovea.availability(backend)["backend"]
     serving = [p for p, provider in providers.PROVIDERS.items() if name in provider.backends]
     if not serving:
         raise _Missing(

@@ -75,6 +75,14 @@ std::vector<Case> dense_cases(const DeviceFacts& facts) {
   return list.take();
 }
 
+// The pattern that is all a name takes; empty: any.
+std::string_view only_pattern(BackendName backend) {
+  if (backend == backend::RADIAL_ATTN) return "radial";
+  if (backend == backend::LOCAL_SPARSE_ATTN) return "local";
+  if (backend == backend::SPARGE_ATTN) return "topk";
+  return {};
+}
+
 // Six frames of 160 tokens and some text; blocks of both sizes.
 std::vector<Case> sparse_cases() {
   List list;
@@ -117,7 +125,13 @@ std::vector<Case> sparse_cases() {
 }  // namespace
 
 std::vector<Case> validation_cases(BackendName backend, const DeviceFacts& facts) {
-  return config::is_sparse(backend) ? sparse_cases() : dense_cases(facts);
+  if (!config::is_sparse(backend)) return dense_cases(facts);
+  std::vector<Case> cases = sparse_cases();
+  const std::string_view only = only_pattern(backend);
+  std::erase_if(cases, [&](const Case& each) {
+    return each.problem.find(text::concat("sparse=", only)) == std::string::npos;
+  });
+  return cases;
 }
 
 }  // namespace fovea::validation

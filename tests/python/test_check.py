@@ -118,6 +118,14 @@ class CheckTest(unittest.TestCase):
             },
         )
         self.assertEqual(set(self.fakes.calls), {"dense", "varlen"})
+        # The tree admits it, a row for each path.
+        sys.path.insert(0, str(SOURCE / "scripts"))
+        import check_validation
+
+        name, text = "FLASH_ATTN-aiter-gfx942.json", json.dumps(record)
+        self.assertEqual(check_validation.file_name(record), name)
+        self.assertEqual(check_validation.faults(name, text), [])
+        self.assertEqual(len(check_validation.rows_of({"docs/validation/" + name: text})), 3)
         # The record that the run wrote is the one that is looked up.
         file = self.folder / "record.json"
         file.write_text(json.dumps(record))
@@ -183,17 +191,6 @@ class CheckTest(unittest.TestCase):
         self.assertFalse(record["pass"])
         self.assertTrue(any(case["ran"] and case["outside"] > 0 for case in record["cases"]))
 
-    def test_the_record_is_one_that_the_tree_admits(self):
-        sys.path.insert(0, str(SOURCE / "scripts"))
-        import check_validation
-
-        self.fakes.aiter()
-        record = self.record("FLASH_ATTN", "aiter", "rocm", "gfx=gfx942,aiter=0.1.7")
-        self.assertEqual(check_validation.file_name(record), "FLASH_ATTN-aiter-gfx942.json")
-        self.assertEqual(check_validation.faults("FLASH_ATTN-aiter-gfx942.json", json.dumps(record)), [])
-        rows = check_validation.rows_of({"docs/validation/FLASH_ATTN-aiter-gfx942.json": json.dumps(record)})
-        self.assertEqual(len(rows), 3)
-
     def test_packages_that_the_library_says_are_bound_here_are(self):
         for platform, facts, backend, package in (
             ("cuda", "sm=100,cuda=13.0,fa4=4.0", "FLASH_ATTN_4", "fa4"),
@@ -238,6 +235,8 @@ class CheckTest(unittest.TestCase):
             (("--contract", "--backend", "FLASH_ATTN", "--device", "tpu"), 2, "is not one of"),
             (("--contract", "--backend", "FLASH_ATTN", "--record", "none/f.json"), 2, "no such folder"),
             (("--contract", "--backend", "TRTLLM_ATTN"), 3, "--import MODULE"),
+            (("--contract", "--backend", "FA4", "--device", "cuda"), 3, "flash-attn-4"),
+            (("--contract", "--backend", "NO_SUCH"), 2, "NO_SUCH"),
             (("--contract", "--backend", "SAGE_ATTN", "--import", "no_such_module"), 3, "no_such_module"),
             (("--contract", "--backend", "FLASH_ATTN", "--device", "rocm"), 3, "here"),
             (("--contract", "--backend", "FLASH_ATTN", "--device", "npu"), 3, "torch_npu"),

@@ -465,6 +465,32 @@ TEST(FlashAttn, an_unbound_package_answers_for_its_device_but_runs_nothing) {
   EXPECT_NE(got.error().message.find("bind_package"), std::string::npos) << got.error().message;
 }
 
+TEST(FlashAttn, memory_of_other_devices_is_the_callers) {
+  VendorDouble aiter("aiter");
+  VendorCall call("bf16 b1 h2 s8 d16");
+  for (TensorView* view : {&call.tensors.q, &call.tensors.k, &call.tensors.v})
+    view->device = {DeviceType::rocm, 0};
+  const auto unplaced = call.run(vendor_layer(PlatformId::rocm, kRocm));
+  ASSERT_FALSE(unplaced.has_value()) << "host memory was taken for a ROCm device";
+  EXPECT_EQ(unplaced.error().code, ErrorCode::unsupported);
+  EXPECT_EQ(unplaced.error().reasons.at(0).field, "outputs");
+  EXPECT_EQ(unplaced.error().reasons.at(0).got, "allocated on rocm:0");
+  // With outputs in place the call runs on them.
+  std::vector<uint16_t> out(8 * 2 * 16);
+  call.tensors.out = make_view(out.data(), kBF16, {1, 8, 2, 16}, {DeviceType::rocm, 0});
+  const auto plan = vendor_layer(PlatformId::rocm, kRocm).plan(call.tensors, call.options);
+  ASSERT_TRUE(plan.has_value()) << plan.error().message;
+  EXPECT_EQ(plan->receipt->path, "rocm_dense");
+  // Without facts nothing is known of such a device, and it is not taken for a CPU.
+  AttentionConfig config;
+  config.default_spec.emplace().backend = backend::FLASH_ATTN;
+  const auto unknown =
+      Attention::create({}, config, &serial_executor())->run(call.tensors, call.options);
+  ASSERT_FALSE(unknown.has_value());
+  EXPECT_EQ(unknown.error().reasons.at(0).field, "device");
+  EXPECT_FALSE(unknown.error().reasons.at(0).remedy.empty());
+}
+
 TEST(FlashAttn, a_kernel_that_throws_is_an_error) {
   PackageKernel kernel;
   kernel.package = "aiter";
