@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ctypes as _c
 import importlib
+import importlib.metadata
 import json
 import os
 import platform as _platform
@@ -44,6 +45,17 @@ _DRIVER_FILES = {
     "rocm": "/sys/module/amdgpu/version",
     "npu": "/usr/local/Ascend/driver/version.info",
 }
+
+
+# Distributions that compile or drive kernels; those that are installed stand in the record.
+_SOFTWARE = (
+    "apache-tvm-ffi",
+    "nvidia-cutlass-dsl",
+    "quack-kernels",
+    "torch-musa",
+    "torch-npu",
+    "triton",
+)
 
 
 class TorchMemory:
@@ -160,6 +172,11 @@ def validate(
     entry = {"backend": backend, "provider": provider, **(options or {})}
     config = fovea._Config({"default": entry}, None)
     software = [("python", _platform.python_version()), ("torch", str(torch.__version__))]
+    for distribution in _SOFTWARE:
+        try:
+            software.append((distribution, importlib.metadata.version(distribution)))
+        except importlib.metadata.PackageNotFoundError:
+            continue
     listed = (_plugin.Software * len(software))(*((n.encode(), v.encode()) for n, v in software))
     notify = _plugin.ProgressFunction() if progress is None else _plugin.ProgressFunction(
         lambda _, done, total, problem: progress(done, total, problem.decode())

@@ -12,7 +12,7 @@ using Heads = std::pair<int64_t, int64_t>;
 
 // Head sizes of queries and values that a kernel's validator is tried with.
 constexpr Heads kHeads[] = {{32, 32}, {64, 64}, {80, 48}, {128, 128}, {192, 128}, {256, 256}};
-constexpr Heads kSparseHeads[] = {{32, 32}, {64, 64}, {80, 48}, {96, 96}, {128, 128}};
+constexpr Heads kSparseHeads[] = {{64, 64}, {80, 48}, {96, 96}, {128, 128}};
 constexpr Heads kReplayHeads[] = {{64, 64}, {128, 128}};
 constexpr int64_t kReplayLengths[] = {127, 640, 1024};
 

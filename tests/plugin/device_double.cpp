@@ -2,6 +2,7 @@
 // kernels of mindiesd and aiter that compute in double precision. Everything in front of them is
 // real. The memory of a device is kept apart by its type: reading it as host memory is refused by
 // the library.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -154,36 +155,44 @@ int32_t run(void*, const fovea_package_call* call, const fovea_plugin_sink*) {
         if (t.lse.rank > 0) store(t.lse, lse_at(0, s, h), -std::numeric_limits<double>::infinity());
       }
   }
-  std::vector<double> scores, sum(static_cast<size_t>(p.dim_v));
+  const auto head_dim = static_cast<size_t>(p.head_dim), dim_v = static_cast<size_t>(p.dim_v);
+  std::vector<double> keys, values, query(head_dim), scores, sum(dim_v);
+  const auto gather = [](const fovea_tensor& x, int64_t from, size_t count, double* to) {
+    for (size_t d = 0; d < count; ++d) to[d] = load(x, from + static_cast<int64_t>(d));
+  };
   for (const Part& part : parts_of(*call)) {
+    const auto count = static_cast<size_t>(part.keys);
     for (int64_t h = 0; h < p.heads_q; ++h) {
       const int64_t hk = h / (p.heads_q / p.heads_kv);
+      keys.resize(count * head_dim);
+      values.resize(count * dim_v);
+      for (size_t j = 0; j < count; ++j) {
+        const int64_t token = part.first_kv + static_cast<int64_t>(j);
+        gather(t.k, at(t.k, part.item, token, hk), head_dim, &keys[j * head_dim]);
+        gather(t.v, at(t.v, part.item, token, hk), dim_v, &values[j * dim_v]);
+      }
       for (int64_t i = 0; i < part.rows; ++i) {
-        scores.assign(static_cast<size_t>(part.keys), -std::numeric_limits<double>::infinity());
+        gather(t.q, at(t.q, part.item, part.first_q + i, h), head_dim, query.data());
+        scores.assign(count, -std::numeric_limits<double>::infinity());
         double most = -std::numeric_limits<double>::infinity();
-        for (int64_t j = 0; j < part.keys; ++j) {
-          if (hidden(part.item, h, i, j)) continue;
+        for (size_t j = 0; j < count; ++j) {
+          if (hidden(part.item, h, i, static_cast<int64_t>(j))) continue;
           double dot = 0;
-          for (int64_t d = 0; d < p.head_dim; ++d)
-            dot += load(t.q, at(t.q, part.item, part.first_q + i, h) + d) *
-                   load(t.k, at(t.k, part.item, part.first_kv + j, hk) + d);
-          scores[static_cast<size_t>(j)] = dot * p.scale;
-          most = std::fmax(most, dot * p.scale);
+          for (size_t d = 0; d < head_dim; ++d) dot += query[d] * keys[j * head_dim + d];
+          scores[j] = dot * p.scale;
+          most = std::fmax(most, scores[j]);
         }
         double total = 0;
         std::fill(sum.begin(), sum.end(), 0.0);
-        for (int64_t j = 0; j < part.keys; ++j) {
-          const double score = scores[static_cast<size_t>(j)];
-          if (std::isinf(score)) continue;
-          const double weight = std::exp(score - most);
+        for (size_t j = 0; j < count; ++j) {
+          if (std::isinf(scores[j])) continue;
+          const double weight = std::exp(scores[j] - most);
           total += weight;
-          for (int64_t d = 0; d < p.dim_v; ++d)
-            sum[static_cast<size_t>(d)] +=
-                weight * load(t.v, at(t.v, part.item, part.first_kv + j, hk) + d);
+          for (size_t d = 0; d < dim_v; ++d) sum[d] += weight * values[j * dim_v + d];
         }
-        for (int64_t d = 0; d < p.dim_v; ++d)
-          store(t.out, at(t.out, part.item, part.first_q + i, h) + d,
-                total > 0 ? sum[static_cast<size_t>(d)] / total : 0);
+        const int64_t row = at(t.out, part.item, part.first_q + i, h);
+        for (size_t d = 0; d < dim_v; ++d)
+          store(t.out, row + static_cast<int64_t>(d), total > 0 ? sum[d] / total : 0);
         if (t.lse.rank > 0)
           store(t.lse, lse_at(part.item, part.first_q + i, h), most + std::log(total));
       }
