@@ -330,7 +330,8 @@ FOVEA_C_API int32_t fovea_availability(const char* backend, char** json, fovea_e
 
 /* Loads a shared library of backends (fovea/plugin.h), which stays loaded, and puts them behind
  * their names. `json` may be NULL:
- * {"file","name","version","platforms":["name"],"backends":[{"path","name","replaced"}]}. */
+ * {"file","name","version","platforms":["name"],"packages":["name"],"accesses":["platform"],
+ * "backends":[{"path","name","replaced"}]}. */
 FOVEA_C_API int32_t fovea_load_plugin(const char* file, char** json, fovea_error** error);
 
 /* Loads every libfovea-backend-*.so of the folders in FOVEA_PLUGIN_PATH. Failures are logged as

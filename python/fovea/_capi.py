@@ -162,6 +162,7 @@ _SIGNATURES = {
     ),
     "fovea_bind_package": (c.c_int32, [_P, _PP]),
     "fovea_unbind_package": (None, [_S]),
+    "fovea_validate_path": (c.c_int32, [_P, _P, _PP, _PP]),
     "fovea_availability": (c.c_int32, [_S, _PP, _PP]),
     "fovea_load_plugin": (c.c_int32, [_S, _PP, _PP]),
     "fovea_load_plugins_from_environment": (c.c_int32, [_PP, _PP]),

@@ -11,7 +11,7 @@ namespace {
 // The command that would verify an unmigrated path.
 Json promotion(const ExplainEntry& e, const DeviceFacts& facts) {
   if (e.report.support != SupportStatus::unmigrated || !validated_by_record(facts)) return nullptr;
-  return validation_command(e.report.backend, e.report.path, facts);
+  return validation_command(e.report.backend, e.report.provider, facts);
 }
 
 // The threshold of skipped tiles, and whether any are.

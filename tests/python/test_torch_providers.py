@@ -3,7 +3,10 @@
 import importlib
 import importlib.machinery
 import importlib.util
+import json
+import os
 import sys
+import tempfile
 import types
 import unittest
 
@@ -129,6 +132,21 @@ class Providers(unittest.TestCase):
         config = {"default": {"backend": backend, **{name: value for name, value in spec.items() if value}}}
         return fovea.torch.resolve_key(config, platform="cuda", facts=HOPPER)
 
+    def record(self):
+        """The file of a validation run of FLASH_ATTN_4 that never took place: what such a file does is tested."""
+        head = {"schema": "fovea.validation/1", "backend": "FLASH_ATTN_4", "provider": "package fa4 4.0.0b36"}
+        head.update(library="package fa4 4.0.0b36", path="fa4_dense", platform="cuda", device_class="sm_90")
+        head.update(device="a GPU", driver="1", compiler="GNU", fovea="0.1.0", date="2026-01-01")
+        cases = [
+            {"kind": kind, "problem": "bf16 b1 h2 s9 d64", "path": "fa4_dense", "ran": True, "outside": 0, "pass": True}
+            for kind in ("dense", "unequal lengths", "replay")
+        ]
+        handle, name = tempfile.mkstemp(suffix=".json")
+        self.addCleanup(os.remove, name)
+        with os.fdopen(handle, "w") as stream:
+            json.dump({**head, "atol": 0.01, "rtol": 0.01, "captured": True, "pass": True, "cases": cases}, stream)
+        return name
+
     def check(self, backend, tensors, causal=None, provider="package", **arguments):
         key = self.key(backend, provider=provider)
         out, lse, receipt = fovea.torch.attention(
@@ -211,7 +229,7 @@ class Providers(unittest.TestCase):
         self.fakes.cute()
         providers.PROVIDERS["fa4"].capability = lambda: 9
         self.addCleanup(providers.PROVIDERS["fa4"].__dict__.pop, "capability")
-        (row,) = providers.bind("fa4", records={"fa4": "a record"})
+        (row,) = providers.bind("fa4", records={"fa4": self.record()})
         self.assertEqual(row["version"], "4.0.0b36")
         for dim, dim_v in DIMENSIONS:
             tensors = self.tensors(dim, dim_v)
@@ -252,7 +270,7 @@ class Providers(unittest.TestCase):
         report = fovea.torch.resolve(*tensors, key=self.key("FLASH_ATTN_4"))
         self.assertEqual((report["path"], report["support"]), ("fa4_dense", "unmigrated"))
         self.fakes.cute(rule=False)
-        providers.bind("fa4", records={"fa4": "a record"})
+        providers.bind("fa4", records={"fa4": self.record()})
         report = fovea.torch.resolve(*tensors, key=self.key("FLASH_ATTN_4"))
         self.assertEqual((report["support"], report["compilation_mode"]), ("unmigrated", "eager_only"))
 

@@ -445,9 +445,10 @@ class ExplainPolicyTest(CliTest):
         for device, backend in (("mi300x", "FLASH_ATTN"), ("ascend910b", "FLASH_ATTN")):
             code, entry = self.entry("--device", device, "--backend", backend)
             self.assertEqual((code, entry["support"]), (0, "unmigrated"))
-            self.assertIn("fovea check --contract --backend FLASH_ATTN", entry["promote"])
+            self.assertIn("python3 -m fovea.check --contract --backend FLASH_ATTN", entry["promote"])
             table = self.fovea("explain", "--device", device, "--backend", backend).out
-            self.assertIn("fovea check --contract --backend FLASH_ATTN", table)
+            self.assertIn("python3 -m fovea.check --contract --backend FLASH_ATTN", table)
+            self.assertIn("without a validation record", table)
 
 
 class ExplainErrorTest(CliTest):

@@ -88,11 +88,12 @@ std::string trails(const Explanation& explanation, const Terminal& terminal) {
   for (const ExplainEntry& entry : explanation.entries) {
     if (entry.report.support == SupportStatus::unmigrated &&
         validated_by_record(explanation.facts)) {
+      const std::string cause =
+          entry.report.reasons.empty() ? entry.report.path : entry.report.reasons.back().got;
       add(text::concat(
-          name(entry.report.backend), " (", entry.report.path,
-          ") runs here unverified: no validation record covers it on ",
-          device_class(explanation.facts), ". To make one: ",
-          validation_command(entry.report.backend, entry.report.path, explanation.facts)));
+          name(entry.report.backend), " runs unverified on ", device_class(explanation.facts), ": ",
+          cause, ". A record is made by: ",
+          validation_command(entry.report.backend, entry.report.provider, explanation.facts)));
     }
     const bool refused = entry.report.support == SupportStatus::unsupported;
     if (entry.skip && (!refused || entry.skip->state == SkipState::uncalibrated))

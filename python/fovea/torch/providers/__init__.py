@@ -22,14 +22,17 @@ import torch as _torch
 import fovea
 from fovea import _plugin, _tensors
 
-from . import cute, flash, sage, sdpa
+from . import aiter, cute, flash, mindie, sage, sdpa
+from .provider import Provider
 
-__all__ = ["bind", "status", "unbind"]
+__all__ = ["Provider", "bind", "register", "status", "unbind"]
 
 # In the order in which bind() takes them.
 PROVIDERS = {
     provider.package: provider
-    for provider in (sdpa.Sdpa(), flash.Flash2(), flash.Flash3(), cute.Flash4(), sage.Sage())
+    for provider in (
+        sdpa.Sdpa(), flash.Flash2(), flash.Flash3(), cute.Flash4(), sage.Sage(), aiter.Aiter(), mindie.MindIE()
+    )
 }
 _INVALID, _UNSUPPORTED, _FAILED = 100, 200, 300
 _lock = threading.Lock()
@@ -69,8 +72,9 @@ def _row(provider, state, version="", cause=""):
 def bind(*packages, records=None):
     """Binds the packages, all known ones when none is named, as far as they import.
 
-    records: {package: validation record}, the committed record of a hardware validation; a path counts as supported
-    only with one (docs/validation). Returns the rows of status() for them: "state" is "bound", or "absent" with the
+    records: {package: file}, records of hardware validations of these packages beside the committed ones, as
+    `python3 -m fovea.check` writes them; on an accelerator a path counts as supported only with one (docs/validation).
+    Returns the rows of status() for them: "state" is "bound", or "absent" with the
     cause and the line that installs it. Binding again takes the module that is importable then. Thread-safe.
     """
     rows = []
@@ -86,6 +90,16 @@ def bind(*packages, records=None):
         _bind(provider, module, version, (records or {}).get(provider.package))
         rows.append(_row(provider, "bound", version))
     return rows
+
+
+def register(provider):
+    """Makes a Provider of the caller's known to bind() and to `python3 -m fovea.check`; replaces one of its package."""
+    if not isinstance(provider, Provider) or not provider.package or not provider.backends:
+        raise fovea.ArgumentError(
+            _INVALID, "invalid_argument", f"{provider!r} is no Provider with a package and the backends that it serves"
+        )
+    with _lock:
+        PROVIDERS[provider.package] = provider
 
 
 def status(*packages):
@@ -122,6 +136,8 @@ class Call:
     def __init__(self, wire):
         run, problem = wire.run.contents, wire.problem.contents
         self.backend = wire.backend_name.decode()
+        self.path = wire.path.decode()
+        self.valid_queries = wire.valid_queries
         self.problem = problem
         self.layout = _plugin.LAYOUTS[problem.layout]
         self.out_layout = _plugin.LAYOUTS[problem.out_layout]
@@ -140,7 +156,7 @@ class Call:
         """q, k, v as [B,H,S,D]."""
         return [t.transpose(1, 2) if self.layout == "bshd" else t for t in (self.q, self.k, self.v)]
 
-    def give(self, out, layout, lse=None):
+    def give(self, out, lse=None, *, layout):
         """Puts a package's result, in `layout`, where the caller wants it."""
         if out.data_ptr() != self.out.data_ptr():
             moved = layout != self.out_layout and "packed" not in (layout, self.out_layout)

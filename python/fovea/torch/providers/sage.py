@@ -42,4 +42,4 @@ class Sage(Provider):
             arguments["return_lse"] = True
         result = getattr(module, _FUNCTIONS[call.backend])(call.q, call.k, call.v, **arguments)
         out, lse = (result[0], result[1]) if isinstance(result, tuple) else (result, None)
-        call.give(out, call.layout, lse)
+        call.give(out, lse, layout=call.layout)
