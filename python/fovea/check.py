@@ -41,7 +41,6 @@ _PLATFORMS = {
 }
 _EXTENSIONS = {"npu": "torch_npu", "musa": "torch_musa"}
 _DRIVER_FILES = {
-    "cuda": "/sys/module/nvidia/version",
     "rocm": "/sys/module/amdgpu/version",
     "npu": "/usr/local/Ascend/driver/version.info",
 }
@@ -201,9 +200,24 @@ def _first_line(path):
         return ""
 
 
+def _nvidia_driver():
+    """The NVIDIA driver's version, from its management library; empty where that does not say."""
+    try:
+        library = _c.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return ""
+    text = _c.create_string_buffer(96)
+    if library.nvmlInit_v2() != 0:
+        return ""
+    known = library.nvmlSystemGetDriverVersion(text, len(text)) == 0
+    library.nvmlShutdown()
+    return text.value.decode() if known else ""
+
+
 def _describe(platform, index):
     """(facts, name, driver) of a device of this machine, as far as torch knows them."""
-    driver = _first_line(_DRIVER_FILES.get(platform, "")) or "unknown"
+    driver = _nvidia_driver() if platform == "cuda" else _first_line(_DRIVER_FILES.get(platform, ""))
+    driver = driver or "unknown"
     if platform == "cpu":
         return {}, _platform.processor() or "CPU", driver
     if platform == "cuda":

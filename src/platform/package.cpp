@@ -23,7 +23,7 @@ constexpr Package kPackages[] = {
     {"flash_attn_3",
      "flash_attn_3",
      "flash_attn_3",
-     "pip install flash-attn-interface, or build hopper/ of github.com/Dao-AILab/flash-attention",
+     "build hopper/ of github.com/Dao-AILab/flash-attention",
      {},
      {}},
     {"fa4", "fa4", "fa4", "pip install flash-attn-4", "cute (FlashAttention 4)", "flash_attn"},

@@ -261,7 +261,7 @@ TEST(CudaPolicy, ExplicitChoices) {
       {"sm=90,cuda=11.8", FLASH_ATTN_3, 128, Code::version, {">= 12.0"}},
       {"sm=89", FLASH_ATTN_3, 128, Code::architecture, {"sm_89", "sm_90"}},
       {"sm=100", FLASH_ATTN_3, 128, Code::architecture, {"sm_100", "sm_90"}},
-      {"sm=90,fovea_kernels=0", FLASH_ATTN_3, 128, Code::package, {"flash-attn-interface"}},
+      {"sm=90,fovea_kernels=0", FLASH_ATTN_3, 128, Code::package, {"build hopper/"}},
       {"sm=90,fa4=4.0,cuda=12.8", FLASH_ATTN_4},
       {"sm=100,fa4=4.0.0b36", FLASH_ATTN_4},
       {"sm=120,fa4=1,cuda=13.0", FLASH_ATTN_4},

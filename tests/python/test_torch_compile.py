@@ -101,6 +101,25 @@ class Compiled(TorchCase):
             out = fovea.torch.attention(*(mode.from_tensor(t) for t in tensors))
         self.assertIsInstance(out, torch._subclasses.FakeTensor)
 
+    def test_head_sizes_are_constants_of_a_graph(self):
+        graphs = []
+
+        def keep(graph, _):
+            graphs.append(graph)
+            return graph.forward
+
+        attend = torch.compile(fovea.torch.Attention(), fullgraph=True, dynamic=True, backend=keep)
+        for seq, dim, dim_v in ((40, 32, 16), (77, 32, 16), (40, 48, 16), (77, 48, 24)):
+            tensors = inputs(torch.float32, self.device, seq_q=seq, seq_kv=seq, dim=dim, dim_v=dim_v)
+            self.assert_close(attend(*tensors), oracle(*tensors)[0])
+        self.assertEqual(len(graphs), 3, "one for each pair of head sizes")
+        for graph, dim_v in zip(graphs, (16, 16, 24)):
+            (node,) = (node for node in graph.graph.nodes if "fovea" in str(node.target))
+            batch, seq, _, size = node.meta["example_value"][0].shape
+            self.assertIsInstance(size, int)
+            self.assertEqual(size, dim_v)
+            self.assertIsInstance(seq, torch.SymInt)
+
     def test_layers_of_one_configuration_share_a_graph(self):
         blocks = [Block().to(self.device).eval() for _ in range(3)]
         counter = CompileCounterWithBackend("eager")

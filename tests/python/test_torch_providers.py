@@ -1,6 +1,5 @@
-"""Kernels of packages behind Fovea's names, with stand-ins for the packages; the real ones where they are."""
+"""Kernels of packages behind Fovea's names, with stand-ins for the packages (test_torch_packages.py: real ones)."""
 
-import importlib
 import importlib.machinery
 import importlib.util
 import json
@@ -10,13 +9,15 @@ import tempfile
 import types
 import unittest
 
-from torch_case import fovea, needs_cuda, torch
+from torch_case import fovea, torch
 
 from fovea.torch import providers
 
 SEED = 20260802
 HOPPER = {"sm": 90, "cuda": "13.0", "flash_attn": "2.8.3", "flash_attn_3": "3.0.0", "fa4": "4.0.0"}
 HOPPER["sageattention"] = "2.2.0"
+# A version of flash-attn-4 that there is none of.
+CUTE = "4.0.0b0"
 # The dimensions that the execution contract is sampled at.
 DIMENSIONS = ((32, 32), (64, 64), (80, 48), (192, 128), (256, 256))
 
@@ -77,7 +78,7 @@ class Fakes:
         self.module("flash_attn", "2.8.3", **functions)
         self.module("flash_attn_interface", "3.0.0", **functions)
 
-    def cute(self, rule=True):
+    def cute(self, rule=True, version="4.0.0b36"):
         def flash_attn_func(q, k, v, softmax_scale=None, causal=False, window_size=(None, None), return_lse=False):
             self.calls.append(("cute", q.data_ptr(), q.stride(), causal, window_size))
             out, lse = exact(q, k, v, softmax_scale, causal)
@@ -92,8 +93,8 @@ class Fakes:
 
         parent = sys.modules.get("flash_attn") or self.module("flash_attn", "2.8.3")
         members = {"flash_attn_func": flash_attn_func, "flash_attn_varlen_func": flash_attn_varlen_func}
-        parent.cute = self.module("flash_attn.cute", "4.0.0b36", **members)
-        parent.cute.interface = self.module("flash_attn.cute.interface", "4.0.0b36")
+        parent.cute = self.module("flash_attn.cute", version, **members)
+        parent.cute.interface = self.module("flash_attn.cute.interface", version)
         if rule:
             parent.cute.interface._validate_head_dims = validate
 
@@ -110,6 +111,19 @@ class Fakes:
 
         names = ("sageattn", "sageattn_qk_int8_pv_fp8_cuda", "sageattn_qk_int8_pv_fp16_cuda")
         self.module("sageattention", "2.2.0", **{name: make(name) for name in names})
+
+    def sage_1(self):
+        """Version 1: sageattn alone, keys centred in place, unknown keywords swallowed."""
+
+        def sageattn(q, k, v, tensor_layout="HND", is_causal=False, sm_scale=None, smooth_k=True, **kwargs):
+            self.calls.append(("sageattn", tensor_layout))
+            if smooth_k:
+                k -= k.mean(dim=1 if tensor_layout == "NHD" else 2, keepdim=True)
+            moved = [t.transpose(1, 2) if tensor_layout == "HND" else t for t in (q, k, v)]
+            out, _ = exact(*moved, sm_scale, is_causal)
+            return out.transpose(1, 2) if tensor_layout == "HND" else out
+
+        self.module("sageattention", "1.0.6", sageattn=sageattn)
 
 
 class Providers(unittest.TestCase):
@@ -128,23 +142,32 @@ class Providers(unittest.TestCase):
 
         return make(seq_q, 4, dim), make(seq_kv, 2, dim), make(seq_kv, 2, dim_v or dim)
 
-    def key(self, backend, **spec):
+    def key(self, backend, facts=HOPPER, **spec):
         config = {"default": {"backend": backend, **{name: value for name, value in spec.items() if value}}}
-        return fovea.torch.resolve_key(config, platform="cuda", facts=HOPPER)
+        return fovea.torch.resolve_key(config, platform="cuda", facts=facts)
 
-    def record(self):
+    def cute(self, rule=True):
+        """The fake CuTe package on a Hopper GPU, as a version that no committed record is of."""
+        self.fakes.cute(rule, CUTE)
+        provider = providers.PROVIDERS["fa4"]
+        for name, value in (("capability", lambda: 9), ("distributions", ())):
+            setattr(provider, name, value)
+            self.addCleanup(provider.__dict__.pop, name, None)
+
+    def record(self, **changes):
         """The file of a validation run of FLASH_ATTN_4 that never took place: what such a file does is tested."""
-        head = {"schema": "fovea.validation/1", "backend": "FLASH_ATTN_4", "provider": "package fa4 4.0.0b36"}
-        head.update(library="package fa4 4.0.0b36", path="fa4_dense", platform="cuda", device_class="sm_90")
+        head = {"schema": "fovea.validation/1", "backend": "FLASH_ATTN_4", "provider": f"package fa4 {CUTE}"}
+        head.update(library=f"package fa4 {CUTE}", path="fa4_dense", platform="cuda", device_class="sm_90")
         head.update(device="a GPU", driver="1", compiler="GNU", fovea="0.1.0", date="2026-01-01")
         cases = [
             {"kind": kind, "problem": "bf16 b1 h2 s9 d64", "path": "fa4_dense", "ran": True, "outside": 0, "pass": True}
             for kind in ("dense", "unequal lengths", "replay")
         ]
+        head.update(atol=0.01, rtol=0.01, captured=True, cases=cases, **{"pass": True, **changes})
         handle, name = tempfile.mkstemp(suffix=".json")
         self.addCleanup(os.remove, name)
         with os.fdopen(handle, "w") as stream:
-            json.dump({**head, "atol": 0.01, "rtol": 0.01, "captured": True, "pass": True, "cases": cases}, stream)
+            json.dump(head, stream)
         return name
 
     def check(self, backend, tensors, causal=None, provider="package", **arguments):
@@ -226,11 +249,9 @@ class Providers(unittest.TestCase):
             fovea.torch.attention(*self.tensors(), mask, key=self.key("FLASH_ATTN_2", provider="package"))
 
     def test_fa4_is_supported_exactly_where_it_was_validated(self):
-        self.fakes.cute()
-        providers.PROVIDERS["fa4"].capability = lambda: 9
-        self.addCleanup(providers.PROVIDERS["fa4"].__dict__.pop, "capability")
+        self.cute()
         (row,) = providers.bind("fa4", records={"fa4": self.record()})
-        self.assertEqual(row["version"], "4.0.0b36")
+        self.assertEqual(row["version"], CUTE)
         for dim, dim_v in DIMENSIONS:
             tensors = self.tensors(dim, dim_v)
             report = fovea.torch.resolve(*tensors, key=self.key("FLASH_ATTN_4"), require_fullgraph=True)
@@ -239,7 +260,7 @@ class Providers(unittest.TestCase):
             )
             self.assertEqual(report["requested"]["status"], "supported")
             receipt = self.check("FLASH_ATTN_4", tensors)
-            self.assertEqual((receipt["path"], receipt["provider"]), ("fa4_dense", "package fa4 4.0.0b36"))
+            self.assertEqual((receipt["path"], receipt["provider"]), ("fa4_dense", f"package fa4 {CUTE}"))
         tensors = self.tensors()
         for arguments in (
             {"is_causal": True},
@@ -262,17 +283,45 @@ class Providers(unittest.TestCase):
         self.assertIn("mask", self.reasons("FLASH_ATTN_4", tensors, provider=None, mask=torch.ones(2, 40).bool()))
 
     def test_fa4_without_a_record_or_a_rule_is_unmigrated(self):
-        self.fakes.cute()
-        providers.PROVIDERS["fa4"].capability = lambda: 9
-        self.addCleanup(providers.PROVIDERS["fa4"].__dict__.pop, "capability")
+        self.cute()
         tensors = self.tensors()
         providers.bind("fa4")
         report = fovea.torch.resolve(*tensors, key=self.key("FLASH_ATTN_4"))
         self.assertEqual((report["path"], report["support"]), ("fa4_dense", "unmigrated"))
-        self.fakes.cute(rule=False)
+        self.cute(rule=False)
         providers.bind("fa4", records={"fa4": self.record()})
         report = fovea.torch.resolve(*tensors, key=self.key("FLASH_ATTN_4"))
         self.assertEqual((report["support"], report["compilation_mode"]), ("unmigrated", "eager_only"))
+
+    def test_only_a_record_of_this_version_and_device_that_passed_counts(self):
+        self.cute()
+        tensors = self.tensors()
+        for said, changes in (
+            ("is of package fa4 4.0.0a9", {"provider": "package fa4 4.0.0a9", "library": "package fa4 4.0.0a9"}),
+            ("without a validation record", {"device_class": "sm_100"}),
+            ("without a validation record", {"backend": "FLASH_ATTN"}),
+        ):
+            providers.bind("fa4", records={"fa4": self.record(**changes)})
+            report = fovea.torch.resolve(*tensors, key=self.key("FLASH_ATTN_4"))
+            self.assertEqual((report["path"], report["support"]), ("fa4_dense", "unmigrated"), changes)
+            self.assertIn(said, json.dumps(report["reasons"]))
+        for said, changes in (
+            ("does not pass", {"pass": False}),
+            ("is not of schema", {"schema": "fovea.run/1"}),
+            ("not captured", {"captured": False}),
+            ("lacks driver", {"driver": ""}),
+        ):
+            with self.assertRaisesRegex(fovea.ArgumentError, said):
+                providers.bind("fa4", records={"fa4": self.record(**changes)})
+        for file in (os.path.join(tempfile.gettempdir(), "no-such-record.json"), __file__):
+            with self.assertRaises(fovea.ArgumentError):
+                providers.bind("fa4", records={"fa4": file})
+
+    def test_the_folder_of_another_package_is_no_package(self):
+        self.fakes.cute()
+        (row,) = providers.bind("flash_attn")
+        self.assertEqual(row["state"], "absent")
+        self.assertIn("flash_attn has no flash_attn_func, flash_attn_varlen_func: it is the folder", row["cause"])
 
     def test_sage(self):
         self.fakes.sage()
@@ -290,6 +339,34 @@ class Providers(unittest.TestCase):
         self.assertIn("head_dim", self.reasons("SAGE_ATTN", self.tensors(dim=256), provider=None))
         report = fovea.torch.resolve(*self.tensors(), key=self.key("SAGE_ATTN"))
         self.assertTrue(report["lossy"])
+
+    def test_sage_of_version_1(self):
+        self.fakes.sage_1()
+        (row,) = providers.bind("sageattention")
+        self.assertEqual(row["version"], "1.0.6")
+        tensors = self.tensors(seq_q=40, seq_kv=128)
+        kept = [t.clone() for t in tensors]
+        facts = {**HOPPER, "sageattention": "1.0.6"}
+        key = self.key("SAGE_ATTN", facts=facts)
+        for layout in ("bshd", "bhsd"):
+            moved = [t.transpose(1, 2) if layout == "bhsd" else t for t in tensors]
+            out = fovea.torch.attention(*moved, key=key, layout=layout, output_layout="bshd")
+            torch.testing.assert_close(out, exact(*kept, 64**-0.5)[0], atol=1e-2, rtol=1e-2)
+            self.assertTrue(all(torch.equal(a, b) for a, b in zip(tensors, kept)), "the package centres keys in place")
+
+        def refused(backend, tensors, **arguments):
+            report = fovea.torch.resolve(*tensors, key=self.key(backend, facts=facts), **arguments)
+            self.assertEqual(report["support"], "unsupported")
+            return {reason["code"]: reason for reason in report["reasons"]}
+
+        self.assertEqual(refused("SAGE_ATTN", tensors, return_lse=True)["lse"]["accepted"], "not returned by version 1")
+        self.assertIn("64, 96, 128", refused("SAGE_ATTN", self.tensors(80, seq_kv=128))["head_dim"]["accepted"])
+        ragged = refused("SAGE_ATTN", self.tensors(seq_kv=90))["seq_limit"]
+        self.assertEqual((ragged["got"], ragged["accepted"]), ("90", "multiples of 64 in version 1"))
+        square = self.tensors(seq_q=192, seq_kv=192)
+        self.assertIn("multiples of 128", refused("SAGE_ATTN", square, is_causal=True)["seq_limit"]["accepted"])
+        self.assertIn("2.0", refused("SAGE_ATTN_2_8_16", tensors)["version"]["accepted"])
+        self.assertIn("pv_fp16_cuda", self.reasons("SAGE_ATTN_2_8_16", tensors, provider=None)["package"]["got"])
 
     def test_torch_sdpa(self):
         (row,) = providers.bind("torch")
@@ -338,69 +415,6 @@ class Providers(unittest.TestCase):
             fovea.torch.attention(*tensors, key=key)
             providers.unbind("flash_attn")
             self.assertEqual(providers.status("flash_attn")[0]["state"], "absent")
-
-
-@needs_cuda
-class RealPackages(unittest.TestCase):
-    def tearDown(self):
-        providers.unbind()
-
-    def check(self, package, backend, dimensions, tolerance):
-        (row,) = providers.bind(package)
-        if row["state"] != "bound":
-            self.skipTest(f"{package}: {row['cause']}")
-        ran = 0
-        for dim, dim_v in dimensions:
-            for batch, seq_q, seq_kv in ((1, 256, 256), (2, 384, 1024)):
-                torch.manual_seed(SEED)
-                q = torch.randn(batch, seq_q, 4, dim, device="cuda", dtype=torch.bfloat16)
-                k = torch.randn(batch, seq_kv, 4, dim, device="cuda", dtype=torch.bfloat16)
-                v = torch.randn(batch, seq_kv, 4, dim_v, device="cuda", dtype=torch.bfloat16)
-                config = {"default": {"backend": backend, "provider": "package"}}
-                try:
-                    out, receipt = fovea.torch.attention(q, k, v, config=config, return_receipt=True)
-                except fovea.UnsupportedError as refused:
-                    print(f"{backend} {dim}/{dim_v}: {refused}")
-                    continue
-                expected = torch.nn.functional.scaled_dot_product_attention(
-                    *(t.float().transpose(1, 2) for t in (q, k, v))
-                ).transpose(1, 2)
-                torch.testing.assert_close(out.float(), expected, atol=tolerance, rtol=tolerance)
-                self.assertIn(package, receipt["provider"])
-                ran += 1
-        self.assertGreater(ran, 0)
-
-    def test_flash_attn_4(self):
-        self.check("fa4", "FLASH_ATTN_4", DIMENSIONS, 1e-2)
-
-    def test_flash_attn_4_compiled_and_against_the_package(self):
-        (row,) = providers.bind("fa4")
-        if row["state"] != "bound":
-            self.skipTest(f"fa4: {row['cause']}")
-        cute = importlib.import_module("flash_attn.cute")
-        key = fovea.torch.resolve_key(backend="FLASH_ATTN_4")
-        attend = torch.compile(
-            lambda q, k, v: fovea.torch.attention(q, k, v, key=key), fullgraph=True, dynamic=True, backend="aot_eager"
-        )
-        for seq in (256, 512, 1024):
-            torch.manual_seed(SEED)
-            q, k, v = (torch.randn(1, seq, 4, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-            direct = cute.flash_attn_func(q, k, v)
-            direct = direct[0] if isinstance(direct, tuple) else direct
-            torch.testing.assert_close(attend(q, k, v), direct, atol=1e-2, rtol=1e-2)
-        torch.library.opcheck(torch.ops.fovea.attention.default, (q, k, v), {"key": key})
-
-    def test_flash_attn_3(self):
-        self.check("flash_attn_3", "FLASH_ATTN_3", ((64, 64), (128, 128)), 1e-2)
-
-    def test_flash_attn_2(self):
-        self.check("flash_attn", "FLASH_ATTN_2", ((64, 64), (128, 128)), 1e-2)
-
-    def test_torch_sdpa(self):
-        self.check("torch", "TORCH_SDPA", ((64, 64), (128, 128)), 1e-2)
-
-    def test_sage(self):
-        self.check("sageattention", "SAGE_ATTN", ((64, 64), (128, 128)), 8e-2)
 
 
 if __name__ == "__main__":

@@ -333,13 +333,14 @@ class Attention(torch.nn.Module):
     ):
         super().__init__()
         self.key = resolve_key(config, backend, role, category, threads) if key is None else key
-        self.options = {
+        options = {
             "layout": _layout(layout, "layout"),
             "output_layout": None if output_layout is None else _layout(output_layout, "output_layout"),
             "scale": scale,
             "is_causal": is_causal,
             "window": window,
         }
+        self.options = {name: value for name, value in options.items() if value is not None}
 
     def forward(self, q, k, v, mask=None, **arguments):
         return attention(q, k, v, mask, key=self.key, **{**self.options, **arguments})
@@ -353,5 +354,4 @@ class Attention(torch.nn.Module):
         return receipts(self.key)
 
     def extra_repr(self):
-        given = {name: value for name, value in self.options.items() if value is not None}
-        return ", ".join([f"key={self.key}", *(f"{name}={value!r}" for name, value in given.items())])
+        return ", ".join([f"key={self.key}", *(f"{name}={value!r}" for name, value in self.options.items())])

@@ -127,6 +127,9 @@ def _fake(
     sparse="",
     return_lse=False,
 ):
+    # Kernels are chosen by head sizes: a graph has them as constants, whatever else is dynamic.
+    for tensor in (q, k, v):
+        int(tensor.shape[-1])
     out, lse = output_shapes(q, v, layout, output_layout)
     return q.new_empty(out), q.new_empty(lse if return_lse else (0,), dtype=torch.float32)
 
@@ -197,7 +200,8 @@ def _aligned(memory):
 class PreparedCall:
     """The plan and the C structure of calls of one kind, for one thread."""
 
-    def __init__(self, layer, call, metadata, state, out_shape, lse_shape, dtype, device):
+    def __init__(self, layer, call, metadata, state, q, out_shape, lse_shape):
+        dtype, device = q.dtype, q.device
         self.layer = layer
         self.lib = layer.lib
         self.call = call
@@ -214,6 +218,8 @@ class PreparedCall:
         self.error_reference = c.byref(self.error)
         self.plan = c.c_void_p()
         out = torch.empty(out_shape, dtype=dtype, device=device)
+        # Then out is allocated as the cheaper empty_like(q).
+        self.out_is_like_q = out.shape == q.shape and out.stride() == q.stride()
         describe(call.out, out, "out")
         call.out.data = out.data_ptr()
         if lse_shape is not None:
@@ -311,6 +317,7 @@ def _run(
     metadata="",
     sparse="",
     return_lse=False,
+    eager=False,
 ):
     if torch.is_grad_enabled():
         refuse_gradients(q, k, v, mask)
@@ -381,14 +388,15 @@ def _run(
         if len(local.calls) >= _MOST_CALLS:
             local.calls.clear()
         local.calls[kind] = prepared
-    out = q.new_empty(prepared.out_shape)
+    out = torch.empty_like(q) if prepared.out_is_like_q else q.new_empty(prepared.out_shape)
     to_q, to_k, to_v, to_out = prepared.views
     to_q.data, to_k.data, to_v.data, to_out.data = q_address, k_address, v_address, out.data_ptr()
     if return_lse:
         lse = q.new_empty(prepared.lse_shape, dtype=torch.float32)
         prepared.call.lse.data = lse.data_ptr()
     else:
-        lse = q.new_empty((0,), dtype=torch.float32)
+        # An operator returns a tensor for every output.
+        lse = None if eager else q.new_empty((0,), dtype=torch.float32)
     if optional is not None:
         for view, tensor in zip(prepared.optional_views, optional):
             if tensor is not None:
@@ -423,8 +431,8 @@ def _prepare(
         max_seqlen_kv, block_q, block_kv,
     )  # fmt: skip
     return PreparedCall(
-        layer, call, _keys.metadata(metadata), _keys.sparse_state(sparse), out_shape,
-        lse_shape if return_lse else None, q.dtype, q.device,
+        layer, call, _keys.metadata(metadata), _keys.sparse_state(sparse), q, out_shape,
+        lse_shape if return_lse else None,
     )  # fmt: skip
 
 
@@ -445,7 +453,10 @@ _profiling = torch._C._autograd._profiler_enabled
 
 
 def call(q, k, v, **given):
-    """The operator. An eager call on plain tensors, that nothing watches, saves the way through the dispatcher."""
+    """The operator. An eager call on plain tensors, that nothing watches, saves the way through the dispatcher.
+
+    Without return_lse the second result means nothing.
+    """
     if (
         type(q) is _Tensor
         and type(k) is _Tensor
@@ -456,5 +467,5 @@ def call(q, k, v, **given):
         and _tracing() is None
         and not _profiling()
     ):
-        return _run(q, k, v, **given)
+        return _run(q, k, v, eager=True, **given)
     return op(q, k, v, **given)

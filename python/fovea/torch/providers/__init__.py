@@ -73,9 +73,10 @@ def bind(*packages, records=None):
     """Binds the packages, all known ones when none is named, as far as they import.
 
     records: {package: file}, records of hardware validations of these packages beside the committed ones, as
-    `python3 -m fovea.check` writes them; on an accelerator a path counts as supported only with one (docs/validation).
-    Returns the rows of status() for them: "state" is "bound", or "absent" with the
-    cause and the line that installs it. Binding again takes the module that is importable then. Thread-safe.
+    `python3 -m fovea.check` writes them; on an accelerator a path counts as supported only with one of its version and
+    kind of device (docs/validation). ArgumentError when a file is no record or does not count. Returns the rows of
+    status() for them: "state" is "bound", or "absent" with the cause and the line that installs it. Binding again takes
+    the module that is importable then. Thread-safe.
     """
     rows = []
     for provider in _known(packages):
@@ -221,11 +222,14 @@ class _Kernel:
 
 
 class _on_stream:
-    """Makes `stream` torch's current one, unless it is."""
+    """Makes `stream` torch's current one and its device the current device, unless they are."""
 
     def __init__(self, tensor, stream):
         self.guard = None
-        if tensor.is_cuda and _torch.cuda.current_stream(tensor.device).cuda_stream != stream:
+        if tensor.is_cuda and (
+            _torch.cuda.current_device() != tensor.get_device()
+            or _torch.cuda.current_stream(tensor.device).cuda_stream != stream
+        ):
             self.guard = _torch.cuda.stream(_torch.cuda.ExternalStream(stream, device=tensor.device))
 
     def __enter__(self):

@@ -1,11 +1,10 @@
 """FLASH_ATTN_4 by the CuTe package, flash_attn.cute."""
 
 import importlib
-import inspect
 
 import torch as _torch
 
-from .provider import Provider, need, no_masks, serves
+from .provider import Provider, need, no_masks, parameters, serves
 
 # Compute capabilities that the package has a rule for.
 _JUDGED = (9, 10, 11)
@@ -50,10 +49,10 @@ class Flash4(Provider):
             arguments["window_size"] = (left, right)
         if packed:
             arguments.update(cu_seqlens_q=call.cu_seqlens_q, cu_seqlens_k=call.cu_seqlens_kv)
-        parameters = inspect.signature(function).parameters
-        if call.lse is not None and "return_lse" in parameters:
+        accepted = parameters(function)
+        if call.lse is not None and "return_lse" in accepted:
             arguments["return_lse"] = True
-        if packed and "max_seqlen_q" in parameters:
+        if packed and "max_seqlen_q" in accepted:
             arguments.update(max_seqlen_q=call.problem.max_document_q, max_seqlen_k=call.problem.max_document_kv)
         result = function(*((call.q, call.k, call.v) if packed else call.bshd()), **arguments)
         out, lse = (result[0], result[1]) if isinstance(result, tuple) else (result, None)

@@ -1,8 +1,6 @@
 """FLASH_ATTN_2 by the package flash_attn and FLASH_ATTN_3 by flash_attn_interface."""
 
-import inspect
-
-from .provider import Provider, equal_head_sizes, need, no_masks, serves
+from .provider import Provider, equal_head_sizes, need, no_masks, parameters, serves
 
 _FUNCTIONS = ("flash_attn_func", "flash_attn_varlen_func")
 
@@ -31,7 +29,7 @@ class Flash(Provider):
                 max_seqlen_q=call.problem.max_document_q,
                 max_seqlen_k=call.problem.max_document_kv,
             )
-        if call.lse is not None and "return_attn_probs" in inspect.signature(function).parameters:
+        if call.lse is not None and "return_attn_probs" in parameters(function):
             arguments["return_attn_probs"] = True
         result = function(*((call.q, call.k, call.v) if packed else call.bshd()), **arguments)
         out, lse = (result[0], result[1]) if isinstance(result, tuple) else (result, None)
@@ -49,6 +47,7 @@ class Flash2(Flash):
 class Flash3(Flash):
     package = "flash_attn_3"
     module = "flash_attn_interface"
-    install = "pip install flash-attn-interface, or build hopper/ of github.com/Dao-AILab/flash-attention"
-    distributions = ("flash-attn-3", "flash_attn_3", "flash-attn-interface")
+    # flash-attn-interface of PyPI is an empty placeholder.
+    install = "build hopper/ of github.com/Dao-AILab/flash-attention"
+    distributions = ("flash-attn-3", "flash_attn_3")
     backends = ("FLASH_ATTN", "FLASH_ATTN_3")

@@ -1,5 +1,8 @@
 """What the providers have in common."""
 
+import functools
+import inspect
+
 from fovea import _plugin
 
 
@@ -29,11 +32,20 @@ class Provider:
         raise NotImplementedError
 
 
+@functools.lru_cache(maxsize=64)
+def parameters(function):
+    """The names that a function of a package takes."""
+    return frozenset(inspect.signature(function).parameters)
+
+
 def need(module, *names):
     """ImportError naming what the module lacks."""
     missing = [name for name in names if not hasattr(module, name)]
     if missing:
-        raise ImportError(f"{module.__name__} has no {', '.join(missing)}")
+        # A folder that other packages share, such as flash_attn with flash-attn-4 alone.
+        shared = getattr(module, "__file__", None) is None and hasattr(module, "__path__")
+        alone = ": it is the folder of other packages" if shared else ""
+        raise ImportError(f"{module.__name__} has no {', '.join(missing)}{alone}")
 
 
 def serves(provider, backend):
