@@ -2,7 +2,7 @@
 """No include points to a higher layer.
 
 core <- {config, sparse, quant, platform, simd, cuda, cuda_device} <- backends <- select
-<- {parallel, plugin, capi} <- {models, tools, python}. src/simd, src/cuda and src/cuda_device include
+<- {parallel, plugin, validation, capi} <- {models, tools, python}. src/simd, src/cuda and src/cuda_device include
 only core and themselves. Folders of one
 layer may include each other, but not in a circle. Includes are written from the repository's root
 ("src/core/env.hpp") or from include ("fovea/error.hpp"). src/select reads no fact of a device or
@@ -19,7 +19,7 @@ LAYERS = [
     {"config", "sparse", "quant", "platform", "simd", "cuda", "cuda_device"},
     {"backends"},
     {"select"},
-    {"parallel", "plugin", "capi"},
+    {"parallel", "plugin", "validation", "capi"},
     {"models", "tools", "python"},
 ]
 LEVEL = {folder: level for level, folders in enumerate(LAYERS) for folder in folders}

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The records of docs/validation count, and the library's table of them is current.
 
-check_validation.py [--write]. A record is what `fovea check --contract --record F` writes; its file
-is called PATH-DEVICE_CLASS.json. A record counts when every case that ran passes and dense and
-replayed cases ran on its path; on CUDA the replayed ones must have been captured. It covers the other
-kinds that ran. --write renews src/platform/validation_table.hpp from the records.
+check_validation.py [--write]. A record is what `fovea check --contract --record F` or `python -m fovea.check` writes;
+its file is called BACKEND[-PACKAGE]-DEVICE_CLASS.json. A record counts when every case that ran passes and some path
+has a replayed case; on CUDA the replayed ones must have been captured. It covers, for each of its paths with a replayed
+case, the kinds that ran there. --write renews src/platform/validation_table.hpp from the records.
 """
 
 import json
@@ -15,8 +15,7 @@ import source_text
 
 FOLDER = "docs/validation/"
 TABLE = "src/platform/validation_table.hpp"
-NEEDED = ("dense", "replay")
-COVERED = ("key padding", "unequal lengths", "packed")
+REPLAY = "replay"
 TEXTS = ("backend", "provider", "path", "platform", "device_class", "device", "compiler", "fovea", "date")
 BOUND = 1e-2
 
@@ -32,8 +31,8 @@ def faults(name, text):
     found = [f"lacks {key}" for key in TEXTS if not isinstance(record.get(key), str) or not record[key]]
     if found:
         return found
-    if name != f"{record['path']}-{record['device_class']}.json":
-        found.append(f"should be called {record['path']}-{record['device_class']}.json")
+    if name != file_name(record):
+        found.append(f"should be called {file_name(record)}")
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", record["date"]):
         found.append("has no date of the form YYYY-MM-DD")
     for key in ("atol", "rtol"):
@@ -49,28 +48,53 @@ def faults(name, text):
     ran = [case for case in cases if case.get("ran")] if isinstance(cases, list) else []
     failed = [case.get("problem") for case in ran if case.get("pass") is not True or case.get("outside") != 0]
     found += [f"has a case that failed: {problem}" for problem in failed]
-    seen = kinds_of(record)
-    found += [f"has no case of the kind '{kind}' on its path" for kind in NEEDED if kind not in seen]
+    if not paths_of(record):
+        found.append(f"has no path with a case of the kind '{REPLAY}'")
     if record.get("pass") is not True:
         found.append("does not pass")
     return found
 
 
-def kinds_of(record):
-    """The kinds that ran on the record's path."""
-    cases = record["cases"] if isinstance(record["cases"], list) else []
-    return {case.get("kind") for case in cases if case.get("ran") and case.get("path") == record["path"]}
+def provider_of(record):
+    """The provider without its version, and the version; both of the library for cudnn."""
+    words = record["provider"].split(" ", 2)
+    if words[0] in ("package", "plugin"):
+        return " ".join(words[:2]), words[2] if len(words) > 2 else ""
+    return words[0], (record.get("library") or "").removeprefix("cudnn ")
+
+
+def file_name(record):
+    provider, _ = provider_of(record)
+    between = f"-{provider.split()[1]}-" if " " in provider else "-"
+    return f"{record['backend']}{between}{record['device_class']}.json"
+
+
+def paths_of(record):
+    """What ran, as {path: (kinds, heads)}; only paths with a replayed case."""
+    paths = {}
+    for case in record["cases"] if isinstance(record["cases"], list) else []:
+        if not case.get("ran"):
+            continue
+        kinds, heads = paths.setdefault(case.get("path"), ([], []))
+        words = dict(re.findall(r"\b(d|dv=)(\d+)\b", case.get("problem") or ""))
+        head = f"{words.get('d')}/{words.get('dv=', words.get('d'))}"
+        for values, value in ((kinds, case.get("kind")), (heads, head)):
+            if value not in values:
+                values.append(value)
+    return {path: found for path, found in paths.items() if REPLAY in found[0]}
 
 
 def rows_of(texts):
     rows = []
     for path in sorted(texts):
-        if path.startswith(FOLDER) and path.endswith(".json"):
-            record = json.loads(texts[path])
-            values = [path[len(FOLDER):], *(record[key] for key in ("path", "platform", "device_class", "date"))]
-            seen = kinds_of(record)
-            flags = ["true" if kind in seen else "false" for kind in COVERED]
-            rows.append("    {" + ", ".join([*(f'"{value}"' for value in values), *flags]) + "},")
+        if not (path.startswith(FOLDER) and path.endswith(".json")):
+            continue
+        record = json.loads(texts[path])
+        provider, library = provider_of(record)
+        for kernel, (kinds, heads) in sorted(paths_of(record).items()):
+            values = [path[len(FOLDER):], record["backend"], provider, library, kernel, record["platform"],
+                      record["device_class"], record["date"], ", ".join(kinds), ", ".join(heads)]
+            rows.append("    {" + ", ".join(json.dumps(value) for value in values) + "},")
     return rows
 
 
@@ -108,23 +132,23 @@ def check(texts):
 
 
 def sample(**changes):
-    cases = [{"kind": kind, "problem": f"bf16 b1 h1 s{i} d64", "ran": True, "path": "cuda.x", "outside": 0,
-              "pass": True} for i, kind in enumerate(NEEDED + COVERED)]
+    cases = [{"kind": kind, "problem": f"bf16 b1 h1 s{i} d64 dv=32", "ran": True, "path": "cuda.x", "outside": 0,
+              "pass": True} for i, kind in enumerate(("dense", "key padding", REPLAY))]
     record = {"schema": "fovea.validation/1", "backend": "FLASH_ATTN", "provider": "fovea", "path": "cuda.x",
               "platform": "cuda", "device_class": "sm_90", "device": "a GPU", "driver": "1.0", "library": None,
               "compiler": "GNU 12", "fovea": "0.1.0", "date": "2026-01-31", "atol": 0.01, "rtol": 0.01,
               "captured": True, "pass": True, "cases": cases}
     record.update(changes)
-    texts = {FOLDER + "cuda.x-sm_90.json": json.dumps(record)}
+    texts = {FOLDER + "FLASH_ATTN-sm_90.json": json.dumps(record)}
     return {**texts, TABLE: table(texts)}
 
 
 def broken(**changes):
-    """A record whose first case is changed."""
+    """A record whose last case is changed."""
     texts = sample()
-    record = json.loads(texts[FOLDER + "cuda.x-sm_90.json"])
-    record["cases"][0].update(changes)
-    texts[FOLDER + "cuda.x-sm_90.json"] = json.dumps(record)
+    record = json.loads(texts[FOLDER + "FLASH_ATTN-sm_90.json"])
+    record["cases"][-1].update(changes)
+    texts[FOLDER + "FLASH_ATTN-sm_90.json"] = json.dumps(record)
     return texts
 
 
@@ -132,6 +156,8 @@ FAULTS = {
     "no JSON": {FOLDER + "a.json": "{"},
     "other schema": sample(schema="fovea.run/1"),
     "other name": sample(device_class="sm_80"),
+    "other backend": sample(backend="FLASH_ATTN_3"),
+    "package not in the name": sample(provider="package fa4 4.0", library="package fa4 4.0"),
     "no date": sample(date="yesterday"),
     "no driver": sample(driver=None),
     "wider bound": sample(atol=0.1),

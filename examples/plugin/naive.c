@@ -244,6 +244,10 @@ static const fovea_plugin kPlugin = {
     kBackends,
     1,
     kPlatforms,
+    0, /* packages */
+    NULL,
+    0, /* accesses to devices */
+    NULL,
 };
 
 int32_t fovea_plugin_entry(const fovea_plugin_host* host, const fovea_plugin** plugin,

@@ -291,7 +291,8 @@ FOVEA_C_API const char* fovea_receipt_json(const fovea_receipt* receipt);
 FOVEA_C_API void fovea_receipt_free(fovea_receipt* receipt);
 
 /* What would run: fovea.explain/1 as JSON, freed with fovea_string_free. `platform` NULL: this
- * machine's CPU; "cuda:N" with `facts` NULL: that GPU of this machine; else "cuda", ... with
+ * machine's CPU; "cuda:N", "rocm:N", "npu:N", "xpu:N" or "musa:N" with `facts` NULL: that device of
+ * this machine, of the last four only what their drivers say; else "cuda", ... with
  * `facts` ("sm=90,cudnn=9.19", NULL or "" allowed). `problem`: a problem string or NULL. `role`
  * NULL: the default and every per_role entry. */
 FOVEA_C_API int32_t fovea_explain(const fovea_config* config, const char* platform,
@@ -305,6 +306,14 @@ FOVEA_C_API int32_t fovea_explain_run(const fovea_config* config, const char* sc
                                       const char* platform, const char* facts, const char* role,
                                       const char* category, const char* problem, int64_t steps,
                                       int64_t layers, char** json, fovea_error** error);
+
+/* The same with the noise level of every step, for schedules with sigma windows and the gate of
+ * skip_softmax: `sigmas` holds `steps` numbers in [0, 1]. */
+FOVEA_C_API int32_t fovea_explain_sigmas(const fovea_config* config, const char* schedule,
+                                         const char* platform, const char* facts, const char* role,
+                                         const char* category, const char* problem,
+                                         const double* sigmas, int64_t steps, int64_t layers,
+                                         char** json, fovea_error** error);
 
 /* The libcudnn to load instead of libcudnn.so.9 where the loader finds it. An error once another
  * one is loaded. */
@@ -321,7 +330,8 @@ FOVEA_C_API int32_t fovea_availability(const char* backend, char** json, fovea_e
 
 /* Loads a shared library of backends (fovea/plugin.h), which stays loaded, and puts them behind
  * their names. `json` may be NULL:
- * {"file","name","version","platforms":["name"],"backends":[{"path","name","replaced"}]}. */
+ * {"file","name","version","platforms":["name"],"packages":["name"],"accesses":["platform"],
+ * "backends":[{"path","name","replaced"}]}. */
 FOVEA_C_API int32_t fovea_load_plugin(const char* file, char** json, fovea_error** error);
 
 /* Loads every libfovea-backend-*.so of the folders in FOVEA_PLUGIN_PATH. Failures are logged as

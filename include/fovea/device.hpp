@@ -9,7 +9,15 @@
 
 namespace fovea {
 
-enum class DeviceType : int32_t { cpu = 1, cuda = 2, cuda_host = 3, rocm = 10 };
+// extension: devices that DLPack has no name for, such as Ascend NPUs; oneapi: XPUs.
+enum class DeviceType : int32_t {
+  cpu = 1,
+  cuda = 2,
+  cuda_host = 3,
+  rocm = 10,
+  extension = 12,
+  oneapi = 14
+};
 
 struct Device {
   DeviceType type = DeviceType::cpu;

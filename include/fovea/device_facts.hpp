@@ -79,17 +79,25 @@ FOVEA_API const std::vector<FactKey>& fact_keys(PlatformId platform);
 // values and missing required keys. Nothing is probed.
 FOVEA_API Result<DeviceFacts> parse_facts(PlatformId platform, std::string_view text);
 
-// A named set of facts such as "h200".
+// A named set of facts such as "h200": the files of data/devices, which are part of the library.
 struct DevicePreset {
-  std::string_view name;
-  std::string_view summary;
-  PlatformId platform;
-  std::string_view facts;
+  std::string name;
+  std::string summary;
+  PlatformId platform = PlatformId::cpu;
+  std::string facts;  // as parse_facts reads them
 };
+// In a fixed order. Thread-safe; static storage.
 FOVEA_API const std::vector<DevicePreset>& device_presets();
 
-// Case-insensitive. Error invalid_facts lists the presets.
+// Case-insensitive. Error invalid_facts lists the presets. Thread-safe, also the next ones.
+FOVEA_API Result<DevicePreset> find_device_preset(std::string_view name);
 FOVEA_API Result<DeviceFacts> preset_facts(std::string_view name);
+
+// A preset of one's own in the form of data/devices, {"name", "summary", "platform", "facts": {},
+// "sources": {}}; summary and sources may be left out. `origin` names the text in messages. Error
+// invalid_config for text that is not such a map, unknown keys included; invalid_facts as
+// parse_facts.
+FOVEA_API Result<DevicePreset> parse_device_preset(std::string_view json, std::string_view origin);
 
 // Facts of the CPU this process runs on, capped by FOVEA_ISA. Error invalid_argument for an unknown
 // FOVEA_ISA.
@@ -100,5 +108,12 @@ FOVEA_API Result<DeviceFacts> probe_cpu();
 // in a build without CUDA; device_error without a driver, a device, or one of this index.
 // Thread-safe.
 FOVEA_API Result<DeviceFacts> probe_cuda(int index);
+
+// Facts of device `index` of a platform on this machine: probe_cpu, probe_cuda, and for rocm, npu,
+// xpu and musa what the files of their kernel drivers say (and libmusa), asked once per process:
+// the architecture, name and driver, where they are known. Packages are not looked for. The probes
+// of these four have never run on such hardware. Errors: those of the two, and device_error when
+// there is no such device. Thread-safe.
+FOVEA_API Result<DeviceFacts> probe_device(PlatformId platform, int index);
 
 }  // namespace fovea

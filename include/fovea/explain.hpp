@@ -44,9 +44,10 @@ struct ExplainEntry {
   std::string profile;                // of the schedule; empty: the base configuration
   std::optional<DenseCause> dense;    // why a sparse spec is dense here
   std::optional<SparseShare> sparse;  // of the whole run, when the role has a sparse spec
-  std::optional<SkipDecision> skip;   // of an entry with skip_softmax, timestep not known
+  std::optional<SkipDecision> skip;   // of an entry with skip_softmax
   std::string skip_ignored_by;        // the pattern that keeps the layer dense
   ExecutionPathResult report;
+  std::vector<Reason> assumed;  // facts not given or not understood, and what they are taken to be
   int64_t comm_bytes = 0;
   std::vector<TrailEntry> trail;
 };
@@ -72,8 +73,10 @@ FOVEA_API Explanation explain(const AttentionConfig& config,
 struct RunLength {
   int64_t steps = 1;
   std::optional<int64_t>
-      layers;                  // nothing: unknown, which is fine while no rule tells layers apart
-  std::vector<double> sigmas;  // one per step, when the schedule has sigma windows
+      layers;  // nothing: unknown, which is fine while no rule tells layers apart
+  // One per step, needed when the schedule has sigma windows: the normalised timesteps, which also
+  // settle the gate of skip_softmax.
+  std::vector<double> sigmas;
 };
 
 // One entry for every rectangle of steps and layers that runs alike, `queries` and `lengths` in

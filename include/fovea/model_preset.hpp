@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,9 +23,9 @@ struct ModelSize {
 
 // One kind of attention call of a model, at one size and batch 1.
 struct ModelRole {
-  std::string_view role;      // e.g. "wan.self"
-  std::string_view category;  // "self", "cross" or "joint"
-  int64_t heads = 0;          // query heads; every listed model has as many key/value heads
+  std::string role;      // e.g. "wan.self"
+  std::string category;  // "self", "cross" or "joint"
+  int64_t heads = 0;     // query heads; every listed model has as many key/value heads
   int64_t head_dim = 0;
   int64_t seq_q = 0;
   int64_t seq_kv = 0;
@@ -37,9 +38,9 @@ struct ModelRole {
   bool operator==(const ModelRole&) const = default;
 };
 
-// A model at one size. Names point to static storage.
+// A model at one size.
 struct ModelDescription {
-  std::string_view name;
+  std::string name;
   ModelSize size;
   int64_t layers = 0;  // transformer blocks of one forward pass
   int64_t steps = 0;   // usual number of denoising steps
@@ -48,9 +49,10 @@ struct ModelDescription {
   std::vector<ModelRole> roles;
 };
 
+// A file of data/models, which is part of the library.
 struct ModelPreset {
-  std::string_view name;
-  std::string_view summary;
+  std::string name;
+  std::string summary;
   ModelSize size;  // the default
   int64_t layers = 0;
   int64_t steps = 0;
@@ -64,5 +66,12 @@ FOVEA_API const std::vector<ModelPreset>& model_presets();
 // unknown name lists the presets and suggests the nearest; a size the model cannot make names the
 // rule. Thread-safe.
 FOVEA_API Result<ModelDescription> describe_model(std::string_view name, ModelSize size = {});
+
+// The same for a model of one's own in the form of data/models (docs/presets.md). `origin` names
+// the text in messages. Errors: invalid_config for everything wrong with the text, unknown keys
+// included; invalid_argument for the size. Thread-safe.
+FOVEA_API Result<ModelDescription> describe_model_json(std::string_view json,
+                                                       std::string_view origin,
+                                                       ModelSize size = {});
 
 }  // namespace fovea

@@ -17,6 +17,8 @@
 
 namespace fovea {
 
+class ValidationFile;
+
 // One call of a package's kernel.
 struct PackageCall {
   std::string_view path;  // the path that resolution reported, e.g. "rocm_masked_varlen"
@@ -45,8 +47,8 @@ struct PackageKernel {
   // Called for each run, from any thread. What it throws becomes a device_error.
   std::function<Status(const PackageCall&)> run;
   // The package's own rule for head sizes: nothing when it takes them, else why not. `alignment` is
-  // the number of elements in 16 bytes. Unset when the package publishes none; then no path of it
-  // is supported.
+  // the number of elements in 16 bytes. Unset when the package publishes none; then a path counts
+  // as supported for the head sizes of its validation run only, and FA4's never.
   std::function<std::optional<std::string>(int64_t head_dim, int64_t dim_v, int64_t alignment)>
       validate_dims;
   // What the kernel cannot do, beyond what its path says; pure. Unset: nothing.
@@ -54,9 +56,10 @@ struct PackageKernel {
   // Whether the kernel reads `spec`, `protected_kv_prefix` and `laser_input_scale` of a call. If
   // not, calls with option blocks or either value are refused by name.
   bool reads_options = true;
-  // The committed record of a hardware validation of this kernel; empty: there is none, and every
-  // path is unmigrated.
-  std::string validation_record;
+  // Records of hardware validations of this kernel beside the committed ones
+  // (fovea/validation.hpp). Like those they count for their backend, path, kind of device and
+  // version only.
+  std::shared_ptr<const ValidationFile> validation;
 };
 
 // A backend that runs `kernel` on the paths of its package. Error invalid_argument: no package name

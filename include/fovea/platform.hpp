@@ -31,6 +31,9 @@ struct PolicyVerdict {
   // policy knows none, because it refuses the name or the name was added at run time.
   std::string path;
   std::vector<Reason> reasons;
+  // Of a verdict without reasons: facts that were not given or not understood, and what they are
+  // taken to be.
+  std::vector<Reason> assumed = {};
 };
 
 // Immutable and thread-safe.

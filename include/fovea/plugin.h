@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 #define FOVEA_PLUGIN_ABI_MAJOR 1
-#define FOVEA_PLUGIN_ABI_MINOR 1
+#define FOVEA_PLUGIN_ABI_MINOR 2
 
 /* --- What the library passes
  * -------------------------------------------------------------------------------- */
@@ -265,12 +265,61 @@ typedef struct fovea_plugin {
   uint32_t abi_minor;
   const char* name;
   const char* version;
-  size_t backend_count; /* at most 64; 0 only with a platform */
+  size_t backend_count; /* at most 64; 0 only with something else to give */
   const fovea_plugin_backend* const* backends;
   /* Optional. Since 1.1. */
   size_t platform_count; /* at most 8 */
   const fovea_plugin_platform* const* platforms;
+  /* Optional: kernels of packages, bound at load as by fovea_bind_package, and accesses to devices
+   * for validation runs. Either of them may be all that a plugin has. Since 1.2. */
+  size_t package_count; /* at most 64 */
+  const struct fovea_package* const* packages;
+  size_t access_count; /* at most 8 */
+  const struct fovea_device_access* const* accesses;
 } fovea_plugin;
+
+/* --- Devices that the library has no code for
+ * ----------------------------------------------------------------------------------------- */
+
+/* One device. The library fills in NULL; strings stay valid until the next call. */
+typedef struct fovea_device_info {
+  size_t struct_size;
+  const char* facts;   /* "gfx=gfx942,aiter=0.1.7": the device's, and the packages' on this host */
+  const char* name;    /* as its vendor calls it */
+  const char* driver;  /* its version */
+  int32_t device_type; /* DLPack's number for tensors there: 1, 2, 3, 10, 12 or 14 */
+} fovea_device_info;
+
+enum { FOVEA_COPY_TO_DEVICE = 0, FOVEA_COPY_TO_HOST = 1 };
+
+/* Memory and recordings of the devices of one platform: what `fovea check --contract --device
+ * PLATFORM[:N]` works with. Entries are required unless marked optional, return FOVEA_OK or an
+ * error number, and come from one thread at a time. `index` counts devices from 0. Since 1.2. */
+typedef struct fovea_device_access {
+  size_t struct_size;
+  uint32_t abi_major; /* FOVEA_PLUGIN_ABI_MAJOR */
+  uint32_t abi_minor;
+  void* self;
+  const char* platform; /* "rocm", "npu", "xpu", "musa", "cuda", or one that a plugin adds */
+  int32_t (*describe)(void* self, int32_t index, fovea_device_info* info,
+                      const fovea_plugin_sink* sink);
+  /* Aligned to 256 bytes; bytes > 0. Stores the address, not NULL. */
+  int32_t (*allocate)(void* self, int32_t index, uint64_t bytes, void** memory,
+                      const fovea_plugin_sink* sink);
+  void (*release)(void* self, int32_t index, void* memory);
+  /* Done when it returns, after all earlier work of the stream. */
+  int32_t (*copy)(void* self, int32_t index, void* to, const void* from, uint64_t bytes,
+                  int32_t direction, const fovea_plugin_sink* sink);
+  /* Waits for everything that runs there; errors of earlier work are reported here. */
+  int32_t (*synchronise)(void* self, int32_t index, const fovea_plugin_sink* sink);
+  /* Optional, all three or none: records what call(user, stream) does, and runs the recording. */
+  int32_t (*capture)(void* self, int32_t index, int32_t (*call)(void* user, void* stream),
+                     void* user, void** recording, const fovea_plugin_sink* sink);
+  int32_t (*replay)(void* self, int32_t index, void* recording, const fovea_plugin_sink* sink);
+  void (*drop)(void* self, int32_t index, void* recording);
+  /* Optional: the stream that calls run on; NULL: the default one. */
+  void* (*stream)(void* self, int32_t index);
+} fovea_device_access;
 
 /* --- Kernels of packages
  * ------------------------------------------------------------------------------------ */
@@ -301,13 +350,47 @@ typedef struct fovea_package {
   /* Optional: adds a reason for everything that the kernel cannot do; pure. */
   void (*refuse)(void* self, const char* backend_name, const fovea_plugin_problem* problem,
                  const fovea_plugin_sink* sink);
-  const char* validation_record; /* of a hardware validation of this kernel; NULL: none */
+  /* A file that `fovea check --contract --record` or `python -m fovea.check` wrote of this kernel,
+   * read at once; NULL: only committed records count. */
+  const char* validation_record;
 } fovea_package;
 
 /* Gives the kernel to every name whose policy row the package provides; replaces an earlier one.
  * The functions and `self` stay valid until the package is unbound and no call runs. */
 FOVEA_C_API int32_t fovea_bind_package(const fovea_package* package, fovea_error** error);
 FOVEA_C_API void fovea_unbind_package(const char* package);
+
+/* --- Validation runs
+ * ---------------------------------------------------------------------------------------------- */
+
+/* One versioned piece of the host program's software, for the record. */
+typedef struct fovea_software {
+  const char* name;
+  const char* version;
+} fovea_software;
+
+typedef struct fovea_validation_options {
+  size_t struct_size;
+  const char* device; /* "cpu", "cuda[:N]", or PLATFORM[:N] */
+  /* Memory of the device that the host program lends; NULL: the library's own on the CPU and on
+   * CUDA, elsewhere what a plugin gives. */
+  const fovea_device_access* access;
+  const char* role; /* NULL: "self" */
+  const char* category;
+  int32_t threads;       /* of the oracle and of CPU kernels; <= 0: OpenMP's default */
+  size_t software_count; /* at most 64 */
+  const fovea_software* software;
+  /* Optional: called before each case. */
+  void (*progress)(void* user, uint64_t done, uint64_t total, const char* problem);
+  void* user;
+} fovea_validation_options;
+
+/* The validation run of `fovea check --contract` (docs/validation) for the backend of `config`, on
+ * this thread. `json`: its record, fovea.validation/1; "path" is null when every case was refused,
+ * "pass" says whether it counts. Free it with fovea_string_free. */
+FOVEA_C_API int32_t fovea_validate_path(const fovea_config* config,
+                                        const fovea_validation_options* options, char** json,
+                                        fovea_error** error);
 
 /* The function that a plugin exports under this name. Stores its description, which stays valid
  * while the process runs. May be called more than once, by one thread at a time. A plugin that

@@ -24,13 +24,15 @@ struct LoadedPlugin {
   std::string version;
   std::vector<PluginBackend> backends;
   std::vector<std::string> platforms;  // that it added
+  std::vector<std::string> packages;   // whose kernels it bound
+  std::vector<std::string> accesses;   // platforms to whose devices it gives access
 };
 
-// Loads a plugin, adds its platforms, puts its backends behind the names they declare and registers
-// the fields of their extra.<NAME>; all or none. Logs what was replaced. A plugin stays loaded
-// until the process ends; loading it again puts its backends behind their names once more. Error
-// invalid_file when there is no such file, not_available with the cause for everything the plugin
-// does wrong. Runs the plugin's code. Thread-safe.
+// Loads a plugin, adds its platforms, binds its packages, puts its backends behind the names they
+// declare and registers the fields of their extra.<NAME>; all or none. Logs what was replaced. A
+// plugin stays loaded until the process ends; loading it again puts its backends behind their names
+// once more. Error invalid_file when there is no such file, not_available with the cause for
+// everything the plugin does wrong. Runs the plugin's code. Thread-safe.
 FOVEA_API Result<LoadedPlugin> load_plugin(const std::string& file);
 
 // A search of plugin folders.

@@ -55,6 +55,7 @@ enum class ReasonCode : uint16_t {
   not_registered,  // nothing stands behind the name
   plugin,          // a plugin refused or misbehaved
   not_automatic,   // a backend that is never chosen automatically
+  assumed,         // a fact that an answer takes for granted
   known_fault,     // a version known to give wrong results
 };
 

@@ -125,7 +125,7 @@ struct MatrixQuery {
   std::string category;
   int64_t steps = 1;
   int64_t layers = 1;
-  std::vector<double> sigmas;  // one per step, when the schedule has sigma windows
+  std::vector<double> sigmas;  // one per step; needed when the schedule has sigma windows
   // A sparse spec under `require` that never runs sparse is left to idle() instead of being an
   // error.
   bool keep_idle = false;

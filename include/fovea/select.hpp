@@ -57,6 +57,8 @@ struct Decision {
   Problem problem;
   ExecutionPathResult report;
   std::vector<TrailEntry> trail;
+  std::vector<Reason>
+      assumed;  // facts that the policy took for granted; empty when nothing can run
   std::shared_ptr<const Backend> implementation;
   std::optional<Fallback> fallback;  // under prefer: the named backend that was passed over
   std::optional<BackendName>

@@ -1,9 +1,11 @@
 // On an accelerator a path is called supported only with a committed record of a validation run.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fovea/backend_name.hpp"
 #include "fovea/device_facts.hpp"
@@ -12,26 +14,50 @@
 
 namespace fovea {
 
-// One file of docs/validation, as compiled into the library.
+// What a run has shown of one path of one backend: a row per file and path. Nothing is owned.
 struct ValidationRecord {
-  std::string_view file;  // name within docs/validation
-  std::string_view path;  // of the report, e.g. "cuda.flash_sm90"
+  std::string_view file;      // name within docs/validation
+  std::string_view backend;   // canonical name
+  std::string_view provider;  // "fovea", "cudnn", "package fa4", "plugin x"
+  std::string_view library;   // version of the provider's library; empty for fovea
+  std::string_view path;      // of the report, e.g. "cuda.flash_sm90"
   std::string_view platform;
   std::string_view device_class;  // of the device it ran on
   std::string_view date;          // YYYY-MM-DD
-  // Kinds of problems beyond plain and recorded ones that passed there.
-  bool key_padding = false;
-  bool unequal_lengths = false;
-  bool packed = false;
+  std::string_view kinds;         // that passed, joined by ", ": "dense, key padding"
+  std::string_view heads;         // sizes of queries/values that passed: "64/64, 80/48"
 };
 
-// Whether the record's run holds problems like this one: bf16 in and out, heads up to 256, no
-// causal, window or other mask, and every kind of it (key lengths or a key mask, seq_q != seq_kv,
-// packed documents) among those that passed. Pure; thread-safe.
-FOVEA_API bool covers(const ValidationRecord& record, const Problem& problem) noexcept;
+// The kinds of cases that must have passed for a problem like this one to be verified; empty when
+// no run holds such problems: other than bf16 in and out, heads above 256, causal, windows, masks
+// other than of keys, pieces. Pure; thread-safe.
+FOVEA_API std::vector<std::string> validation_kinds(const Problem& problem);
 
-// All records. Thread-safe; static storage.
+// Whether the record's path has passed every kind of this problem. Pure; thread-safe.
+FOVEA_API bool covers(const ValidationRecord& record, const Problem& problem);
+// Whether these very head sizes passed: what counts where nothing else says which sizes a kernel
+// takes.
+FOVEA_API bool covers_heads(const ValidationRecord& record, const Problem& problem);
+
+// All committed records. Thread-safe; static storage.
 FOVEA_API std::span<const ValidationRecord> validation_records() noexcept;
+
+// A record that the caller has made and not committed.
+class ValidationFile {
+ public:
+  // What `fovea check --contract --record` or `python -m fovea.check` wrote. Error invalid_file: it
+  // cannot be read; invalid_argument: it does not count, with the causes.
+  FOVEA_API static Result<std::shared_ptr<const ValidationFile>> open(const std::string& file);
+  // The same from its text; `name` is for messages.
+  FOVEA_API static Result<std::shared_ptr<const ValidationFile>> parse(std::string_view text,
+                                                                       std::string name);
+
+  std::span<const ValidationRecord> records() const noexcept { return rows_; }
+
+ private:
+  std::vector<std::unique_ptr<const std::string>> texts_;
+  std::vector<ValidationRecord> rows_;
+};
 
 // Whether support on this platform is a matter of record: every built-in one but the CPU, whose
 // paths the tests verify on every machine. Thread-safe.
@@ -41,12 +67,32 @@ FOVEA_API bool validated_by_record(const DeviceFacts& facts) noexcept;
 // its facts tell no kinds apart. Thread-safe.
 FOVEA_API std::string device_class(const DeviceFacts& facts);
 
-// The record of a path on the kind of device that the facts describe, or null. Thread-safe.
-FOVEA_API const ValidationRecord* find_validation_record(std::string_view path,
-                                                         const DeviceFacts& facts);
+// Which path is asked for: `provider` as in reports ("package fa4 4.0.0"). Nothing is owned.
+struct ValidatedPath {
+  BackendName backend;
+  std::string_view provider;
+  std::string_view path;
+};
 
-// The command that makes the missing record, to be run on such a device. Thread-safe.
-FOVEA_API std::string validation_command(BackendName backend, std::string_view path,
+// The record among `records` of this path, with this version of the provider's library, on the kind
+// of device that the facts describe; null without one. Thread-safe.
+FOVEA_API const ValidationRecord* find_validation_record(
+    const ValidatedPath& path, const DeviceFacts& facts,
+    std::span<const ValidationRecord> records = validation_records());
+
+// What is missing for the path to count as verified for this problem: "without a validation
+// record", or in what its record differs. Thread-safe.
+FOVEA_API std::string missing_validation(
+    const ValidatedPath& path, const Problem& problem, const DeviceFacts& facts,
+    std::span<const ValidationRecord> records = validation_records());
+
+// BACKEND-CLASS.json, with the package between them where one provides the path. Thread-safe.
+FOVEA_API std::string validation_file_name(BackendName backend, std::string_view provider,
+                                           const DeviceFacts& facts);
+
+// The command that makes the missing record, to be run on such a device: of the program, or of the
+// Python module where a package provides the kernel. Thread-safe.
+FOVEA_API std::string validation_command(BackendName backend, std::string_view provider,
                                          const DeviceFacts& facts);
 
 }  // namespace fovea

@@ -16,9 +16,11 @@ import json as _json
 import os as _os
 import threading as _threading
 from collections.abc import Mapping as _Mapping
+from collections.abc import Sequence as _Sequence
 from typing import Any as _Any
 
 from . import _capi, _tensors
+from ._facts import facts
 from .errors import (
     ArgumentError,
     CommunicationError,
@@ -47,6 +49,7 @@ __all__ = [
     "attention",
     "availability",
     "explain",
+    "facts",
     "load_library",
     "load_plugin",
     "load_plugins_from_environment",
@@ -350,23 +353,29 @@ def explain(
     steps: int | None = None,
     layers: int | None = None,
     schedule: _Mapping[str, _Any] | str | None = None,
+    sigmas: _Sequence[float] | None = None,
 ) -> dict[str, _Any]:
     """What a configuration would run and why (fovea.explain/1 as a dict), on this CPU or a described device.
 
     With steps and layers, the numbers of a run, there is an entry for every range of both that runs alike; schedule is
-    a mapping or JSON text as in docs/config.md.
+    a mapping or JSON text as in docs/config.md. sigmas, the noise level of every step, are needed for sigma windows.
     """
     handle = _Config(config, backend)
     if isinstance(facts, dict):
         facts = ",".join(f"{key}={value}" for key, value in facts.items())
     arguments = [_text(value) for value in (platform, facts, role, category, problem)]
-    if (steps is None) != (layers is None) or (schedule is not None and steps is None):
-        raise TypeError("explain: give steps and layers together, and with a schedule")
+    if (steps is None) != (layers is None) or (steps is None and (schedule is not None or sigmas is not None)):
+        raise TypeError("explain: give steps and layers together, and with a schedule or sigmas")
     if steps is None:
         return _take_json(_lib().fovea_explain, handle._handle, *arguments)
     if schedule is not None and not isinstance(schedule, str):
         schedule = _json.dumps(schedule)
-    return _take_json(_lib().fovea_explain_run, handle._handle, _text(schedule), *arguments, steps, layers)
+    if sigmas is None:
+        return _take_json(_lib().fovea_explain_run, handle._handle, _text(schedule), *arguments, steps, layers)
+    if len(sigmas) != steps:
+        raise ValueError(f"explain: {steps} steps need as many sigmas, not {len(sigmas)}")
+    levels = (_c.c_double * max(len(sigmas), 1))(*sigmas)
+    return _take_json(_lib().fovea_explain_sigmas, handle._handle, _text(schedule), *arguments, levels, steps, layers)
 
 
 def availability(backend: str) -> dict[str, _Any]:

@@ -156,8 +156,13 @@ _SIGNATURES = {
         c.c_int32,
         [_P, _S, _S, _S, _S, _S, _S, c.c_int64, c.c_int64, _PP, _PP],
     ),
+    "fovea_explain_sigmas": (
+        c.c_int32,
+        [_P, _S, _S, _S, _S, _S, _S, c.POINTER(c.c_double), c.c_int64, c.c_int64, _PP, _PP],
+    ),
     "fovea_bind_package": (c.c_int32, [_P, _PP]),
     "fovea_unbind_package": (None, [_S]),
+    "fovea_validate_path": (c.c_int32, [_P, _P, _PP, _PP]),
     "fovea_availability": (c.c_int32, [_S, _PP, _PP]),
     "fovea_load_plugin": (c.c_int32, [_S, _PP, _PP]),
     "fovea_load_plugins_from_environment": (c.c_int32, [_PP, _PP]),

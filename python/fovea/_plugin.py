@@ -96,6 +96,75 @@ class Package(c.Structure):
     ]
 
 
+class DeviceInfo(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("facts", c.c_char_p),
+        ("name", c.c_char_p),
+        ("driver", c.c_char_p),
+        ("device_type", c.c_int32),
+    ]
+
+
+ABI_MAJOR, ABI_MINOR = 1, 2
+COPY_TO_DEVICE, COPY_TO_HOST = 0, 1
+_SINK = c.POINTER(Sink)
+CapturedCall = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p)
+DescribeFunction = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_int32, c.POINTER(DeviceInfo), _SINK)
+AllocateFunction = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_int32, c.c_uint64, c.POINTER(c.c_void_p), _SINK)
+ReleaseFunction = c.CFUNCTYPE(None, c.c_void_p, c.c_int32, c.c_void_p)
+CopyFunction = c.CFUNCTYPE(
+    c.c_int32, c.c_void_p, c.c_int32, c.c_void_p, c.c_void_p, c.c_uint64, c.c_int32, _SINK
+)
+SynchroniseFunction = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_int32, _SINK)
+CaptureFunction = c.CFUNCTYPE(
+    c.c_int32, c.c_void_p, c.c_int32, CapturedCall, c.c_void_p, c.POINTER(c.c_void_p), _SINK
+)
+ReplayFunction = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_int32, c.c_void_p, _SINK)
+StreamFunction = c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_int32)
+
+
+class DeviceAccess(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("abi_major", c.c_uint32),
+        ("abi_minor", c.c_uint32),
+        ("self", c.c_void_p),
+        ("platform", c.c_char_p),
+        ("describe", DescribeFunction),
+        ("allocate", AllocateFunction),
+        ("release", ReleaseFunction),
+        ("copy", CopyFunction),
+        ("synchronise", SynchroniseFunction),
+        ("capture", CaptureFunction),
+        ("replay", ReplayFunction),
+        ("drop", ReleaseFunction),
+        ("stream", StreamFunction),
+    ]
+
+
+class Software(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("version", c.c_char_p)]
+
+
+ProgressFunction = c.CFUNCTYPE(None, c.c_void_p, c.c_uint64, c.c_uint64, c.c_char_p)
+
+
+class ValidationOptions(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("device", c.c_char_p),
+        ("access", c.POINTER(DeviceAccess)),
+        ("role", c.c_char_p),
+        ("category", c.c_char_p),
+        ("threads", c.c_int32),
+        ("software_count", c.c_size_t),
+        ("software", c.POINTER(Software)),
+        ("progress", ProgressFunction),
+        ("user", c.c_void_p),
+    ]
+
+
 def add_reason(sink, code, field, got, accepted, remedy):
     """One refusal through the sink; the texts are copied."""
     texts = (text.encode() for text in (code, field, got, accepted, remedy))

@@ -237,7 +237,8 @@ ExecutionPathResult report(BackendName backend, std::string_view provider, const
   const bool alone =
       context.parallel_strategy == ParallelStrategy::none && context.outer_boundaries.empty();
   const auto on_record = [&] {
-    const ValidationRecord* record = find_validation_record(in.path, context.facts);
+    const ValidationRecord* record =
+        find_validation_record({backend, provider, in.path}, context.facts);
     return record != nullptr && covers(*record, problem);
   };
   const bool verified = context.facts.platform() == PlatformId::cpu

@@ -5,6 +5,7 @@
 #include "fovea/libraries.hpp"
 #include "fovea/registry.hpp"
 #include "src/capi/handles.hpp"
+#include "src/core/text.hpp"
 #include "src/select/report_json.hpp"
 
 using fovea::capi::guard;
@@ -26,12 +27,22 @@ fovea::Result<fovea::DeviceFacts> facts_of(const char* platform, const char* fac
   return fovea::parse_facts(id, facts == nullptr ? "" : facts);
 }
 
-// The same, and the machine's own GPU for "cuda:N" without facts.
+// The same, and a device of the machine for "cuda:N", "rocm:N" and the like without facts.
 fovea::Result<fovea::ExecutionContext> context_of(const char* platform, const char* facts) {
   fovea::ExecutionContext context;
-  if (platform != nullptr && facts == nullptr && std::string_view(platform).starts_with("cuda:")) {
-    FOVEA_TRY(context.device, fovea::parse_device(platform));
-    FOVEA_TRY(context.facts, fovea::probe_cuda(context.device.index));
+  const std::string_view wanted = platform == nullptr ? "" : platform;
+  if (const size_t colon = wanted.find(':'); facts == nullptr && colon != std::string_view::npos) {
+    FOVEA_TRY(const fovea::PlatformId id, fovea::parse_platform(wanted.substr(0, colon)));
+    const auto index = fovea::text::parse_integer(wanted.substr(colon + 1));
+    if (!index || *index < 0 || *index > INT32_MAX)
+      return fovea::Error{fovea::ErrorCode::invalid_argument,
+                          fovea::text::concat("platform ", fovea::text::quote(wanted),
+                                              " needs a number after ':', such as cuda:0"),
+                          {}};
+    FOVEA_TRY(context.facts, fovea::probe_device(id, static_cast<int>(*index)));
+    if (id == fovea::PlatformId::cuda)
+      context.device = {fovea::DeviceType::cuda, static_cast<int32_t>(*index)};
+    context.local = id == fovea::PlatformId::cuda || id == fovea::PlatformId::cpu;
     return context;
   }
   context.local = platform == nullptr;
@@ -68,6 +79,22 @@ const fovea::AttentionConfig& config_of(const fovea_config* config) {
   return config == nullptr ? empty : config->config;
 }
 
+// The entries of a run as JSON.
+fovea::Status lay_out(const fovea_config* config, const char* schedule, Asked asked,
+                      const fovea::RunLength& length, char** json) {
+  if (asked.queries.empty()) asked.queries = fovea::all_queries(config_of(config));
+  std::optional<fovea::AttentionSchedule> parsed;
+  if (schedule != nullptr) {
+    FOVEA_TRY(parsed, fovea::parse_schedule(schedule));
+  }
+  const std::vector<fovea::RunLength> lengths(asked.queries.size(), length);
+  FOVEA_TRY(const fovea::Explanation e,
+            fovea::explain_schedule(config_of(config), parsed ? &*parsed : nullptr, asked.platform,
+                                    asked.queries, lengths, asked.context));
+  *json = fovea::capi::copy(fovea::report::explanation(e).dump());
+  return {};
+}
+
 }  // namespace
 
 extern "C" {
@@ -92,17 +119,23 @@ int32_t fovea_explain_run(const fovea_config* config, const char* schedule, cons
   return guard(error, [&]() -> fovea::Status {
     if (json == nullptr) return null_argument("fovea_explain_run", "json");
     FOVEA_TRY(Asked asked, read(platform, facts, role, category, problem));
-    if (asked.queries.empty()) asked.queries = fovea::all_queries(config_of(config));
-    std::optional<fovea::AttentionSchedule> parsed;
-    if (schedule != nullptr) {
-      FOVEA_TRY(parsed, fovea::parse_schedule(schedule));
-    }
-    const std::vector<fovea::RunLength> lengths(asked.queries.size(), {steps, layers, {}});
-    FOVEA_TRY(const fovea::Explanation e,
-              fovea::explain_schedule(config_of(config), parsed ? &*parsed : nullptr,
-                                      asked.platform, asked.queries, lengths, asked.context));
-    *json = fovea::capi::copy(fovea::report::explanation(e).dump());
-    return {};
+    return lay_out(config, schedule, std::move(asked), {steps, layers, {}}, json);
+  });
+}
+
+int32_t fovea_explain_sigmas(const fovea_config* config, const char* schedule, const char* platform,
+                             const char* facts, const char* role, const char* category,
+                             const char* problem, const double* sigmas, int64_t steps,
+                             int64_t layers, char** json, fovea_error** error) {
+  return guard(error, [&]() -> fovea::Status {
+    if (json == nullptr) return null_argument("fovea_explain_sigmas", "json");
+    if (sigmas == nullptr) return null_argument("fovea_explain_sigmas", "sigmas");
+    FOVEA_TRY(Asked asked, read(platform, facts, role, category, problem));
+    // A number of steps that no run has is refused without reading so far.
+    constexpr int64_t kMost = 1'000'000;
+    const int64_t count = steps >= 1 && steps <= kMost ? steps : 0;
+    return lay_out(config, schedule, std::move(asked),
+                   {steps, layers, std::vector<double>(sigmas, sigmas + count)}, json);
   });
 }
 

@@ -21,6 +21,8 @@ nlohmann::json to_json(const fovea::LoadedPlugin& plugin) {
           {"name", plugin.name},
           {"version", plugin.version},
           {"platforms", plugin.platforms},
+          {"packages", plugin.packages},
+          {"accesses", plugin.accesses},
           {"backends", std::move(backends)}};
 }
 

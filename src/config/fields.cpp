@@ -123,6 +123,12 @@ constexpr Field other(std::string_view name, OptionType type, std::string_view s
   return field;
 }
 
+// A field of a block that only some of the block's owners take.
+constexpr Field only(std::span<const BackendName> owners, Field field) {
+  field.owners = owners;
+  return field;
+}
+
 constexpr double kNoLimit = Field::kNoLimit;
 
 constexpr int64_t kQuantBlocks[] = {1, 4, 16};
@@ -138,6 +144,9 @@ constexpr std::string_view kStrictness[] = {"require", "prefer"};
 constexpr std::string_view kProviders[] = {"fovea", "cudnn", "package"};
 
 constexpr BackendName kQuantOwners[] = {backend::TRTLLM_ATTN, backend::FLASHINFER_ATTN};
+constexpr BackendName kTrtllm[] = {backend::TRTLLM_ATTN};
+constexpr BackendName kFlashInfer[] = {backend::FLASHINFER_ATTN};
+constexpr BackendName kPrefixOwners[] = {backend::BLOCK_SPARSE_ATTN, backend::SPARGE_ATTN};
 constexpr BackendName kAiterOwners[] = {backend::AITER_QUANT_ATTN};
 constexpr BackendName kSkipSoftmaxOwners[] = {backend::TRTLLM_ATTN, backend::FLASH_ATTN};
 constexpr BackendName kBlockSparseOwners[] = {backend::RAINFUSION_ATTN, backend::BLOCK_SPARSE_ATTN,
@@ -192,11 +201,13 @@ constexpr Field kSpecFields[] = {
 constexpr Field kQuantFields[] = {
     choice<&QuantOptions::dtype_qk>("dtype_qk", kQuantTypes, "Element type of Q and K."),
     choice<&QuantOptions::dtype_vo>("dtype_vo", kQuantTypes, "Element type of V."),
-    size<&QuantOptions::q_block_size>("q_block_size", kQuantBlocks,
-                                      "Query rows that share a scale."),
-    size<&QuantOptions::k_block_size>("k_block_size", kQuantBlocks, "Key rows that share a scale."),
-    other<&QuantOptions::flashinfer_backend>("flashinfer_backend", OptionType::text,
-                                             "FlashInfer's own kernel choice, such as fa3."),
+    only(kTrtllm, size<&QuantOptions::q_block_size>("q_block_size", kQuantBlocks,
+                                                    "Query rows that share a scale.")),
+    only(kTrtllm, size<&QuantOptions::k_block_size>("k_block_size", kQuantBlocks,
+                                                    "Key rows that share a scale.")),
+    only(kFlashInfer,
+         other<&QuantOptions::flashinfer_backend>("flashinfer_backend", OptionType::text,
+                                                  "FlashInfer's own kernel choice, such as fa3.")),
 };
 
 constexpr Field kAiterQuantFields[] = {
@@ -227,7 +238,8 @@ constexpr Field kBlockSparseFields[] = {
         "mask: the caller's block mask. block_topk: the blocks that score highest."),
     size<&BlockSparseOptions::block_size>("block_size", kSparseBlocks, "Rows of a block."),
     count<&BlockSparseOptions::protected_prefix>(
-        "protected_prefix", 0, "First keys, such as text, whose blocks block_topk always keeps."),
+        "protected_prefix", 0, "First keys, such as text, whose blocks block_topk always keeps.",
+        kPrefixOwners),
 };
 
 constexpr Field kRadialFields[] = {

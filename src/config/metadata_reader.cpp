@@ -18,7 +18,8 @@ struct Elsewhere {
   std::string_view place;
 };
 constexpr std::string_view kJoint =
-    "joint tensors are tensors: concatenate them with q, k and v, or call attend_jointly in C++";
+    "joint tensors are tensors: concatenate them with q, k and v, or call attend_jointly (C++, "
+    "fovea.torch)";
 constexpr Elsewhere kElsewhere[] = {
     {"attn_mask", "the mask is a tensor of the call"},
     {"attention_mask_mode", "spelt mask_mode here"},

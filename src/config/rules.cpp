@@ -26,19 +26,29 @@ void not_owned(std::string_view what, std::span<const BackendName> owners,
                backend, list_names(owners), concat("remove it or ", advise(owners)));
 }
 
-void check_ownership(const AttentionSpec& spec, const Path& path, Problems& problems) {
-  for (const Block& block : blocks()) {
-    if (block.find(spec) != nullptr && !contains(block.owners, spec.backend)) {
-      not_owned(block.name, block.owners, spec, path / block.name, problems);
-    }
-  }
-  for (const Field& field : spec_fields()) {
+// Fields that the backend does not take and that say something else than in `plain`, the same
+// struct with its defaults.
+void check_fields(std::span<const Field> fields, const void* owner, const void* plain,
+                  const AttentionSpec& spec, const Path& path, Problems& problems) {
+  for (const Field& field : fields) {
     if (field.owners.empty() || contains(field.owners, spec.backend)) continue;
-    const Value value = field.get(&spec);
-    const bool given =
-        value.kind == Value::Kind::boolean ? value.boolean : value.kind != Value::Kind::null;
-    if (given) not_owned(field.name, field.owners, spec, path / field.name, problems);
+    if (write_json(field.get(owner)) != write_json(field.get(plain)))
+      not_owned(field.name, field.owners, spec, path / field.name, problems);
   }
+}
+
+void check_ownership(const AttentionSpec& spec, const Path& path, Problems& problems) {
+  AttentionSpec plain;
+  for (const Block& block : blocks()) {
+    const void* given = block.find(spec);
+    if (given == nullptr) continue;
+    const Path place = path / block.name;
+    if (contains(block.owners, spec.backend))
+      check_fields(block.fields, given, block.emplace(plain), spec, place, problems);
+    else
+      not_owned(block.name, block.owners, spec, place, problems);
+  }
+  check_fields(spec_fields(), &spec, &plain, spec, path, problems);
 }
 
 // A value that is legal in general but not with this backend.
@@ -60,7 +70,7 @@ void check_quant(const AttentionSpec& spec, const Path& path, Problems& problems
   const QuantOptions defaults;
   const bool default_blocks =
       quant.q_block_size == defaults.q_block_size && quant.k_block_size == defaults.k_block_size;
-  if (!default_blocks && !quant.dtype_qk) {
+  if (!default_blocks && !quant.dtype_qk && spec.backend == backend::TRTLLM_ATTN) {
     problems.add(path, ReasonCode::option_value,
                  "q_block_size and k_block_size mean nothing without dtype_qk; set dtype_qk or "
                  "remove them");
@@ -70,11 +80,6 @@ void check_quant(const AttentionSpec& spec, const Path& path, Problems& problems
     constexpr std::array<std::string_view, 3> kVo = {"float16", "bfloat16", "fp8_e4m3"};
     check_type(spec, path / "dtype_qk", quant.dtype_qk, kQk, problems);
     check_type(spec, path / "dtype_vo", quant.dtype_vo, kVo, problems);
-    if (!default_blocks && quant.dtype_qk) {
-      problems.add(path, ReasonCode::option_value,
-                   "FLASHINFER_ATTN does not quantise Q and K in blocks; remove q_block_size and "
-                   "k_block_size or use TRTLLM_ATTN");
-    }
   }
   if (spec.backend == backend::TRTLLM_ATTN) {
     constexpr std::array<std::string_view, 2> kQk = {"int8", "fp8_e4m3"};
@@ -85,11 +90,6 @@ void check_quant(const AttentionSpec& spec, const Path& path, Problems& problems
       problems.add(path / "dtype_vo", ReasonCode::option_value,
                    "TRTLLM_ATTN quantises V only together with Q and K; set dtype_qk to int8 or "
                    "fp8_e4m3");
-    }
-    if (quant.flashinfer_backend) {
-      problems.add(path / "flashinfer_backend", ReasonCode::option_owner,
-                   "TRTLLM_ATTN does not take flashinfer_backend; it belongs to FLASHINFER_ATTN",
-                   name(spec.backend), "FLASHINFER_ATTN");
     }
   }
 }
@@ -111,10 +111,6 @@ void check_block_sparse(const AttentionSpec& spec, const Path& path, Problems& p
   if (spec.backend == backend::RAINFUSION_ATTN) {
     if (sparse.block_size != 128) {
       narrowed(spec, path / "block_size", std::to_string(sparse.block_size), "128", problems);
-    }
-    if (sparse.protected_prefix != 0) {
-      narrowed(spec, path / "protected_prefix", std::to_string(sparse.protected_prefix), "0",
-               problems);
     }
   } else if (sparse.precision != "bf16") {
     narrowed(spec, path / "precision", sparse.precision, "bf16", problems);

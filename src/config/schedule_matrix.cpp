@@ -35,11 +35,12 @@ void check_query(const AttentionSchedule* schedule, const MatrixQuery& query, Pr
                  text::concat(query.steps, " x ", query.layers, " is more than ", kMaxCells));
     return;
   }
-  if (schedule == nullptr || schedule->sigma.empty()) return;
+  const bool needed = schedule != nullptr && !schedule->sigma.empty();
+  if (!needed && query.sigmas.empty()) return;
   if (query.sigmas.size() != static_cast<size_t>(query.steps)) {
     problems.add(Path{"sigma"}, ReasonCode::schedule,
-                 text::concat("the schedule has sigma windows; give the ", query.steps,
-                              " sigmas of the run, found ", query.sigmas.size()));
+                 text::concat(needed ? "the schedule has sigma windows; " : "", "give the ",
+                              query.steps, " sigmas of the run, found ", query.sigmas.size()));
     return;
   }
   for (size_t i = 0; i < query.sigmas.size(); ++i) {
@@ -101,9 +102,7 @@ Result<ScheduleMatrix> ScheduleMatrix::build(const AttentionConfig& base,
   std::map<std::pair<std::string_view, DenseCause>, uint32_t> index;
   for (int64_t step = 0; step < query.steps; ++step) {
     SchedulePoint point{step, 0, query.steps, {}};
-    if (!query.sigmas.empty() && static_cast<size_t>(step) < query.sigmas.size()) {
-      point.sigma = query.sigmas[static_cast<size_t>(step)];
-    }
+    if (!query.sigmas.empty()) point.sigma = query.sigmas[static_cast<size_t>(step)];
     for (point.layer = 0; point.layer < query.layers; ++point.layer) {
       ScheduleCell cell = schedule_cell(base, schedule, query.role, query.category, point);
       const std::pair key(cell.profile, cell.dense);

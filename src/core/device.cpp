@@ -14,7 +14,9 @@ struct DeviceName {
 constexpr DeviceName kNames[] = {{DeviceType::cpu, "cpu"},
                                  {DeviceType::cuda, "cuda"},
                                  {DeviceType::cuda_host, "cuda_host"},
-                                 {DeviceType::rocm, "rocm"}};
+                                 {DeviceType::rocm, "rocm"},
+                                 {DeviceType::extension, "extension"},
+                                 {DeviceType::oneapi, "oneapi"}};
 
 }  // namespace
 
@@ -22,7 +24,7 @@ std::string to_string(Device device) {
   for (const DeviceName& entry : kNames) {
     if (entry.type != device.type) continue;
     std::string out(entry.text);
-    const bool numbered = device.type == DeviceType::cuda || device.type == DeviceType::rocm;
+    const bool numbered = device.type != DeviceType::cpu && device.type != DeviceType::cuda_host;
     return numbered ? text::concat(out, ':', device.index) : out;
   }
   return text::concat("unknown device ", static_cast<int32_t>(device.type), ':', device.index);

@@ -61,6 +61,7 @@ constexpr std::array kWordings = {
     Wording{ReasonCode::not_registered, "not_registered", "nothing stands behind $g", ""},
     Wording{ReasonCode::plugin, "plugin", "$f: $g", "accepted"},
     Wording{ReasonCode::not_automatic, "not_automatic", "$g is never chosen automatically", ""},
+    Wording{ReasonCode::assumed, "assumed", "$f is $g", "taken to be"},
     Wording{ReasonCode::known_fault, "known_fault", "$f $g is known to give wrong results",
             "accepted"},
 };

@@ -31,6 +31,8 @@ bool known(DeviceType type) noexcept {
     case DeviceType::cuda:
     case DeviceType::cuda_host:
     case DeviceType::rocm:
+    case DeviceType::extension:
+    case DeviceType::oneapi:
       return true;
   }
   return false;

@@ -1,48 +1,107 @@
 // Named sets of facts, for questions about machines that are not at hand.
-#include <iterator>
+#include <utility>
 
 #include "fovea/device_facts.hpp"
+#include "src/config/json_reader.hpp"
 #include "src/core/text.hpp"
+#include "src/platform/map_reader.hpp"
+#include "src/platform/preset_data.hpp"
 
 namespace fovea {
 namespace {
 
-constexpr DevicePreset kPresets[] = {
-    {"h100", "NVIDIA H100, CUDA 13.0, cuDNN 9.19", PlatformId::cuda,
-     "sm=90,name=NVIDIA H100,driver=580.65,cuda=13.0,cudnn=9.19"},
-    {"h200", "NVIDIA H200, CUDA 13.0, cuDNN 9.19", PlatformId::cuda,
-     "sm=90,name=NVIDIA H200,driver=580.65,cuda=13.0,cudnn=9.19"},
-    {"b200", "NVIDIA B200, CUDA 13.0, cuDNN 9.19", PlatformId::cuda,
-     "sm=100,name=NVIDIA B200,driver=580.65,cuda=13.0,cudnn=9.19"},
-    {"a100", "NVIDIA A100, CUDA 13.0, cuDNN 9.19", PlatformId::cuda,
-     "sm=80,name=NVIDIA A100,driver=580.65,cuda=13.0,cudnn=9.19"},
-    {"l40s", "NVIDIA L40S, CUDA 13.0, cuDNN 9.19", PlatformId::cuda,
-     "sm=89,name=NVIDIA L40S,driver=580.65,cuda=13.0,cudnn=9.19"},
-    {"rtx4090", "NVIDIA GeForce RTX 4090, CUDA 13.0, cuDNN 9.19", PlatformId::cuda,
-     "sm=89,name=NVIDIA GeForce RTX 4090,driver=580.65,cuda=13.0,cudnn=9.19"},
-    {"mi300x", "AMD Instinct MI300X with AITER", PlatformId::rocm, "gfx=gfx942,aiter=0.1.7"},
-    {"ascend910b", "Huawei Ascend 910B with MindIE SD", PlatformId::npu, "mindiesd=3.1.0"},
-    {"cpu", "x86-64 CPU with AVX2", PlatformId::cpu, "isa=avx2"},
-};
+using config::Value;
+using platform::MapReader;
+using platform::Presence;
+
+// A fact as the text that --facts takes; nothing when it is no scalar, or holds a comma.
+std::optional<std::string> fact_text(const Value& value) {
+  std::string text;
+  switch (value.kind) {
+    case Value::Kind::boolean:
+      text = value.boolean ? "1" : "0";
+      break;
+    case Value::Kind::integer:
+      text = std::to_string(value.integer);
+      break;
+    case Value::Kind::string:
+      text = value.text;
+      break;
+    default:
+      return std::nullopt;
+  }
+  return text.find(',') == std::string::npos ? std::optional(std::move(text)) : std::nullopt;
+}
 
 }  // namespace
 
+Result<DevicePreset> parse_device_preset(std::string_view json, std::string_view origin) {
+  config::Problems problems;
+  FOVEA_TRY(const Value node, config::read_json(json, origin, problems));
+  MapReader reader(node, {}, problems);
+  DevicePreset preset;
+  preset.name = reader.text("name");
+  preset.summary = reader.text("summary", Presence::optional);
+  const std::string platform = reader.text("platform");
+  const Value* facts = reader.member("facts", Presence::required);
+  std::vector<std::string_view> values;
+  if (facts != nullptr && !facts->is_object()) {
+    problems.mismatch(reader.path("facts"), "a map", *facts);
+  } else if (facts != nullptr) {
+    for (size_t i = 0; i < facts->keys.size(); ++i) {
+      const std::string& key = facts->keys[i];
+      values.push_back(key);
+      const std::optional<std::string> text = fact_text(facts->items[i]);
+      if (!text)
+        problems.mismatch(reader.path("facts") / key,
+                          "a text without commas, an integer, true or false", facts->items[i]);
+      else
+        preset.facts += text::concat(preset.facts.empty() ? "" : ",", key, '=', *text);
+    }
+  }
+  platform::read_sources(reader, "sources", values, problems);
+  reader.finish();
+  if (!problems.empty()) return problems.error(origin);
+  const auto located = [&](Error error) {
+    error.message = text::concat(origin, ": ", error.message);
+    return error;
+  };
+  Result<PlatformId> id = parse_platform(platform);
+  if (!id) return located(std::move(id).error());
+  preset.platform = *id;
+  Result<DeviceFacts> read = parse_facts(preset.platform, preset.facts);
+  if (!read) return located(std::move(read).error());
+  return preset;
+}
+
 const std::vector<DevicePreset>& device_presets() {
-  static const std::vector<DevicePreset> presets(std::begin(kPresets), std::end(kPresets));
+  // The files that came with the source; a test reads every one of them.
+  static const std::vector<DevicePreset> presets = [] {
+    std::vector<DevicePreset> parsed;
+    for (const platform::PresetFile& file : platform::device_files())
+      if (auto preset = parse_device_preset(file.text, file.path))
+        parsed.push_back(*std::move(preset));
+    return parsed;
+  }();
   return presets;
 }
 
-Result<DeviceFacts> preset_facts(std::string_view name) {
+Result<DevicePreset> find_device_preset(std::string_view name) {
   const std::string_view word = text::trim(name);
   std::vector<std::string_view> names;
-  for (const DevicePreset& preset : kPresets) {
-    if (text::equal_folded(word, preset.name)) return parse_facts(preset.platform, preset.facts);
+  for (const DevicePreset& preset : device_presets()) {
+    if (text::equal_folded(word, preset.name)) return preset;
     names.push_back(preset.name);
   }
   return Error{ErrorCode::invalid_facts,
                text::concat("unknown device preset ", text::quote(word), "; presets are ",
                             text::join(names), text::suggestion(word, names)),
                {}};
+}
+
+Result<DeviceFacts> preset_facts(std::string_view name) {
+  FOVEA_TRY(const DevicePreset preset, find_device_preset(name));
+  return parse_facts(preset.platform, preset.facts);
 }
 
 }  // namespace fovea

@@ -48,21 +48,29 @@ constexpr FactKey kCudaKeys[] = {
 constexpr FactKey kRocmKeys[] = {
     {"gfx", Type::text, !kRequired, "architecture: gfx942 (also 942)"},
     {"aiter", Type::version, !kRequired, "package aiter"},
+    {"name", Type::text, !kRequired, "device name"},
+    {"driver", Type::version, !kRequired, "driver version"},
 };
 
 constexpr FactKey kNpuKeys[] = {
     {"mindiesd", Type::version, !kRequired, "package mindiesd (MindIE SD)"},
     {"laser", Type::flag, !kRequired, "MindIE runs ascend_laser_attention"},
+    {"name", Type::text, !kRequired, "device name"},
+    {"driver", Type::version, !kRequired, "driver version"},
 };
 
 constexpr FactKey kXpuKeys[] = {
     {"arch", Type::text, !kRequired, "architecture id as the driver reports it"},
     {"auto_round", Type::version, !kRequired, "package auto_round (its attention kernel)"},
+    {"name", Type::text, !kRequired, "device name"},
+    {"driver", Type::version, !kRequired, "driver version"},
 };
 
 constexpr FactKey kMusaKeys[] = {
     {"cc", Type::version, !kRequired, "compute capability: 3.1"},
     {"flash_attn", Type::version, !kRequired, "package flash_attn for MUSA"},
+    {"name", Type::text, !kRequired, "device name"},
+    {"driver", Type::version, !kRequired, "driver version"},
 };
 
 Error invalid(PlatformId platform, std::string message) {

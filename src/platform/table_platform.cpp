@@ -1,6 +1,7 @@
 #include "src/platform/table_platform.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "src/core/text.hpp"
 #include "src/platform/added_platforms.hpp"
+#include "src/platform/assumption.hpp"
 #include "src/platform/check.hpp"
 #include "src/platform/package.hpp"
 
@@ -29,6 +31,14 @@ std::string registry_path(const Row& row) {
   return text::concat("package:", package(row.package).name);
 }
 
+// Who provides the name on the first platform that knows it.
+std::string provider_elsewhere(BackendName backend) {
+  for (const PlatformId id : platforms_of(backend))
+    for (const Row& row : policy(id).rows)
+      if (row.backend == backend) return provider_text(row, DeviceFacts(id));
+  return {};
+}
+
 PolicyVerdict other_platform(BackendName backend, PlatformId platform) {
   std::vector<std::string_view> runs_on;
   for (const PlatformId id : platforms_of(backend)) runs_on.push_back(fovea::name(id));
@@ -36,7 +46,7 @@ PolicyVerdict other_platform(BackendName backend, PlatformId platform) {
                                       ? "run it on CPU tensors, or use TORCH_SDPA"
                                       : "use FLASH_ATTN or TORCH_SDPA";
   return {backend,
-          {},
+          provider_elsewhere(backend),
           {},
           {{ReasonCode::platform, "platform", std::string(fovea::name(platform)),
             text::join(runs_on), std::string(remedy)}}};
@@ -84,16 +94,24 @@ bool TablePlatform::hidden(const Row& row) const {
 }
 
 TablePlatform::Opinion TablePlatform::opinion(const Row& row, const PolicyQuery& query) const {
-  Opinion result{&row, 0, 0, {}};
+  Opinion result{&row, 0, 0, {}, {}};
+  if (std::optional<Reason> package = assumed_package(row))
+    result.assumed.push_back(*std::move(package));
   for (const Check& check : row.checks) {
     if (check.kind == Check::Kind::backend) {
-      std::vector<Reason> inherited = judge(check.other, {query.head_dim, query.mask_free}).reasons;
-      result.reasons.insert(result.reasons.end(), std::make_move_iterator(inherited.begin()),
-                            std::make_move_iterator(inherited.end()));
+      PolicyVerdict inherited = judge(check.other, {query.head_dim, query.mask_free});
+      std::move(inherited.reasons.begin(), inherited.reasons.end(),
+                std::back_inserter(result.reasons));
+      std::move(inherited.assumed.begin(), inherited.assumed.end(),
+                std::back_inserter(result.assumed));
       continue;
     }
     std::optional<Reason> reason = failure(check, row.instead, facts_, query);
-    if (!reason) continue;
+    if (!reason) {
+      if (std::optional<Reason> taken = assumption(check, facts_))
+        result.assumed.push_back(*std::move(taken));
+      continue;
+    }
     if (reason->code == ReasonCode::package && reason->got == kNotInstalled) ++result.missing;
     if (of_device(check.kind)) {
       ++result.device_reasons;
@@ -157,8 +175,9 @@ PolicyVerdict TablePlatform::judge(BackendName backend, const PolicyQuery& query
     if (&other != &*best && other.device_reasons == best->device_reasons)
       others.push_back(other.reasons);
   offer_alternatives(best->reasons, others);
+  if (!best->reasons.empty()) best->assumed.clear();
   return {backend, provider_text(*best->row, facts_), registry_path(*best->row),
-          std::move(best->reasons)};
+          std::move(best->reasons), std::move(best->assumed)};
 }
 
 std::vector<PolicyVerdict> TablePlatform::preference(const PolicyQuery& query) const {

@@ -23,6 +23,7 @@ class TablePlatform final : public Platform {
     size_t device_reasons = 0;
     size_t missing = 0;  // packages
     std::vector<Reason> reasons;
+    std::vector<Reason> assumed;
   };
   // The facts leave this project's kernels out.
   bool hidden(const Row& row) const;

@@ -9,10 +9,10 @@
 namespace fovea::validation {
 
 inline constexpr ValidationRecord kRows[] = {
-    {"cuda.cudnn-sm_90.json", "cuda.cudnn", "cuda", "sm_90", "2026-11-30", false, true, false},
-    {"cuda.flash_sm80-sm_90.json", "cuda.flash_sm80", "cuda", "sm_90", "2026-11-30", true, true, true},
-    {"cuda.flash_sm90-sm_90.json", "cuda.flash_sm90", "cuda", "sm_90", "2026-11-30", true, true, true},
-    {"cuda.sdpa-sm_90.json", "cuda.sdpa", "cuda", "sm_90", "2026-11-30", true, true, true},
+    {"CUDNN_ATTN-sm_90.json", "CUDNN_ATTN", "cudnn", "9.14.0", "cuda.cudnn", "cuda", "sm_90", "2026-11-30", "dense, unequal lengths, replay", "32/32, 64/64, 80/48, 128/128, 192/128, 256/256"},
+    {"FLASH_ATTN_2-sm_90.json", "FLASH_ATTN_2", "fovea", "", "cuda.flash_sm80", "cuda", "sm_90", "2026-11-30", "dense, key padding, unequal lengths, packed, replay", "32/32, 64/64, 80/48, 128/128, 192/128, 256/256"},
+    {"FLASH_ATTN_3-sm_90.json", "FLASH_ATTN_3", "fovea", "", "cuda.flash_sm90", "cuda", "sm_90", "2026-11-30", "dense, key padding, unequal lengths, packed, replay", "32/32, 64/64, 80/48, 128/128, 192/128, 256/256"},
+    {"TORCH_SDPA-sm_90.json", "TORCH_SDPA", "fovea", "", "cuda.sdpa", "cuda", "sm_90", "2026-11-30", "dense, key padding, unequal lengths, packed, replay", "32/32, 64/64, 80/48, 128/128, 192/128, 256/256"},
 };
 inline constexpr std::span<const ValidationRecord> kRecords = kRows;
 

@@ -7,6 +7,7 @@
 
 #include "fovea/attention.hpp"
 #include "fovea/executor.hpp"
+#include "fovea/validation.hpp"
 #include "src/backends/instance.hpp"
 #include "src/backends/run_tensors.hpp"
 #include "src/core/text.hpp"
@@ -236,7 +237,7 @@ class PluginBackend final : public Backend {
     } else if (Status sound = check(out); !sound) {
       r.reasons = sound.error().reasons;
     } else {
-      fill(out, context, answer);
+      fill(out, problem, context, answer);
       r.reasons = std::move(sink.reasons());
       if (r.support == SupportStatus::unsupported && r.reasons.empty())
         r.reasons = misbehaved(who_, "resolve refused without a reason").reasons;
@@ -258,18 +259,25 @@ class PluginBackend final : public Backend {
     return {};
   }
 
-  void fill(const fovea_plugin_report& out, const ExecutionContext& context, Answer& answer) const {
+  void fill(const fovea_plugin_report& out, const Problem& problem, const ExecutionContext& context,
+            Answer& answer) const {
     ExecutionPathResult& r = answer.report;
     r.support = static_cast<SupportStatus>(out.support);
+    r.path = read_text(out.path, r.path);
     // Verified on an accelerator is what a committed record says, not what a plugin claims.
-    if (r.support == SupportStatus::supported && context.facts.platform() != PlatformId::cpu)
-      r.support = SupportStatus::unmigrated;
+    if (r.support == SupportStatus::supported && context.facts.platform() != PlatformId::cpu) {
+      const ValidationRecord* record =
+          find_validation_record({r.backend, r.provider, r.path}, context.facts);
+      const bool alone = context.parallel_strategy == ParallelStrategy::none &&
+                         context.outer_boundaries.empty() && !context.paged_kv;
+      if (!alone || record == nullptr || !covers(*record, problem))
+        r.support = SupportStatus::unmigrated;
+    }
     r.compilation_mode = static_cast<CompilationMode>(out.compilation_mode);
     r.built = true;
     r.lossy = out.lossy != 0;
     if (out.has_density != 0) r.density = out.density;
     r.workspace_bytes = static_cast<size_t>(out.workspace_bytes);
-    r.path = read_text(out.path, r.path);
     r.instance = read_text(out.instance, r.instance);
     Receipt& receipt = answer.receipt;
     receipt.backend = r.backend;

@@ -18,6 +18,8 @@
 #include "src/core/log.hpp"
 #include "src/core/text.hpp"
 #include "src/plugin/adapter.hpp"
+#include "src/plugin/device_access.hpp"
+#include "src/plugin/package.hpp"
 #include "src/plugin/platform.hpp"
 
 namespace fovea::plugin {
@@ -25,6 +27,8 @@ namespace {
 
 constexpr size_t kMaxBackends = 64;
 constexpr size_t kMaxPlatforms = 8;
+constexpr size_t kMaxPackages = 64;
+constexpr size_t kMaxAccesses = 8;
 constexpr std::string_view kFilePrefix = "libfovea-backend-";
 constexpr std::string_view kFileSuffix = ".so";
 
@@ -40,6 +44,8 @@ struct Loaded {
   };
   std::vector<Item> items;
   std::vector<PlatformEntries> platforms;
+  std::vector<PackageKernel> packages;
+  std::vector<DeviceAccess> accesses;
 };
 
 // Process-wide, like the registry that the backends go into; every access holds the lock.
@@ -88,6 +94,17 @@ Result<fovea_plugin> describe(fovea_plugin_entry_function entry, const std::stri
                      "its description");
 }
 
+// A list of a plugin: its count is possible, and it is there.
+Status check_list(const std::string& file, const char* what, const void* list, size_t count,
+                  size_t most, size_t fewest = 0) {
+  if (count < fewest || count > most)
+    return misbehaved(
+        file, text::concat("has ", count, " ", what, ", which is not in ", fewest, "..", most));
+  if (count > 0 && list == nullptr)
+    return misbehaved(file, text::concat("its list of ", what, " is NULL"));
+  return {};
+}
+
 Result<std::shared_ptr<const Loaded>> open_file(const std::string& file) {
   // The handle is kept: code of the plugin may be in use until the process ends.
   void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -99,17 +116,12 @@ Result<std::shared_ptr<const Loaded>> open_file(const std::string& file) {
   if (symbol == nullptr) return misbehaved(file, "exports no function fovea_plugin_entry");
   FOVEA_TRY(const fovea_plugin given,
             describe(reinterpret_cast<fovea_plugin_entry_function>(symbol), file));
-  if (given.platform_count > kMaxPlatforms)
-    return misbehaved(file, text::concat("has ", given.platform_count,
-                                         " platforms, which is not in 0..", kMaxPlatforms));
-  if (given.platform_count > 0 && given.platforms == nullptr)
-    return misbehaved(file, "its list of platforms is NULL");
-  const size_t fewest = given.platform_count > 0 ? 0 : 1;
-  if (given.backend_count < fewest || given.backend_count > kMaxBackends)
-    return misbehaved(file, text::concat("has ", given.backend_count, " backends, which is not in ",
-                                         fewest, "..", kMaxBackends));
-  if (given.backend_count > 0 && given.backends == nullptr)
-    return misbehaved(file, "its list of backends is NULL");
+  FOVEA_CHECK(check_list(file, "platforms", given.platforms, given.platform_count, kMaxPlatforms));
+  FOVEA_CHECK(check_list(file, "packages", given.packages, given.package_count, kMaxPackages));
+  FOVEA_CHECK(check_list(file, "accesses", given.accesses, given.access_count, kMaxAccesses));
+  const bool other = given.platform_count + given.package_count + given.access_count > 0;
+  FOVEA_CHECK(check_list(file, "backends", given.backends, given.backend_count, kMaxBackends,
+                         other ? 0 : 1));
   auto loaded = std::make_shared<Loaded>();
   loaded->file = file;
   loaded->name = read_text(given.name, "unnamed");
@@ -129,6 +141,14 @@ Result<std::shared_ptr<const Loaded>> open_file(const std::string& file) {
   for (size_t i = 0; i < given.platform_count; ++i) {
     FOVEA_TRY(PlatformEntries entries, read_platform(given.platforms[i], file, provider));
     loaded->platforms.push_back(std::move(entries));
+  }
+  for (size_t i = 0; i < given.package_count; ++i) {
+    FOVEA_TRY(PackageKernel kernel, read_package(given.packages[i], file));
+    loaded->packages.push_back(std::move(kernel));
+  }
+  for (size_t i = 0; i < given.access_count; ++i) {
+    FOVEA_TRY(DeviceAccess access, read_access(given.accesses[i], file));
+    loaded->accesses.push_back(std::move(access));
   }
   return std::shared_ptr<const Loaded>(std::move(loaded));
 }
@@ -238,7 +258,7 @@ Status enable_plugin_paths() {
 Result<LoadedPlugin> load_plugin(const std::string& file) {
   FOVEA_CHECK(enable_plugin_paths());
   FOVEA_TRY(const std::shared_ptr<const plugin::Loaded> loaded, plugin::open_once(file));
-  LoadedPlugin out{loaded->file, loaded->name, loaded->version, {}, {}};
+  LoadedPlugin out{loaded->file, loaded->name, loaded->version, {}, {}, {}, {}};
   for (const plugin::Loaded::Item& item : loaded->items) {
     PluginBackend& backend = out.backends.emplace_back();
     backend.path = item.backend->path();
@@ -253,6 +273,16 @@ Result<LoadedPlugin> load_plugin(const std::string& file) {
     FOVEA_CHECK(plugin::add(platform));
     out.platforms.push_back(platform.name);
     log(LogLevel::info, text::concat("platform ", platform.name, " is added by ", loaded->file));
+  }
+  for (const plugin::DeviceAccess& access : loaded->accesses) {
+    FOVEA_CHECK(plugin::add(access));
+    out.accesses.push_back(access.platform);
+  }
+  for (const PackageKernel& kernel : loaded->packages) {
+    FOVEA_CHECK(bind_package(kernel));
+    out.packages.push_back(kernel.package);
+    log(LogLevel::info,
+        text::concat("the kernel of package ", kernel.package, " is bound by ", loaded->file));
   }
   for (size_t i = 0; i < out.backends.size(); ++i) {
     const PluginBackend& backend = out.backends[i];

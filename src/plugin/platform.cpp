@@ -12,8 +12,8 @@ namespace fovea::plugin {
 namespace {
 
 constexpr size_t kMaxItems = 64;
-constexpr DeviceType kDevices[] = {DeviceType::cpu, DeviceType::cuda, DeviceType::cuda_host,
-                                   DeviceType::rocm};
+constexpr DeviceType kDevices[] = {DeviceType::cpu,  DeviceType::cuda,      DeviceType::cuda_host,
+                                   DeviceType::rocm, DeviceType::extension, DeviceType::oneapi};
 
 // Which device holds the tensors of a plugin's platform; every access holds the lock.
 struct Devices {
@@ -134,8 +134,9 @@ Result<PlatformEntries> read_platform(const fovea_plugin_platform* given, std::s
   for (const DeviceType type : kDevices)
     known = known || static_cast<int>(type) == calls.device_type;
   if (!known)
-    return misbehaved(who, text::concat("platform ", entries.name, " has device_type ",
-                                        calls.device_type, ", which is none of 1, 2, 3, 10"));
+    return misbehaved(
+        who, text::concat("platform ", entries.name, " has device_type ", calls.device_type,
+                          ", which is none of 1, 2, 3, 10, 12, 14"));
   entries.device = static_cast<DeviceType>(calls.device_type);
   FOVEA_CHECK(read_facts(calls, entries));
   FOVEA_CHECK(read_order(calls, entries));

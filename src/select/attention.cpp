@@ -118,10 +118,26 @@ struct Site {
 };
 
 Result<DeviceFacts> probe(Device device) {
-  return device.type == DeviceType::cuda ? probe_cuda(device.index) : probe_cpu();
+  if (device.type == DeviceType::cuda) return probe_cuda(device.index);
+  if (device.type == DeviceType::cpu) return probe_cpu();
+  Reason reason{ReasonCode::platform, "device", to_string(device), "cpu, cuda",
+                "create the layer with the platform and the facts of the device"};
+  return Error{ErrorCode::unsupported,
+               text::concat("attention: nothing is known of the device: ", sentence(reason)),
+               {std::move(reason)}};
+}
+
+// Memory that only its owner can allocate.
+Status need_own(const char* what, Device device) {
+  if (device.type == DeviceType::cpu || device.type == DeviceType::cuda) return {};
+  Reason reason{ReasonCode::platform, what, text::concat("allocated on ", to_string(device)),
+                "cpu, cuda", "allocate it there: plan() and run its plan, with outputs in place"};
+  return Error{
+      ErrorCode::unsupported, text::concat("attention: ", sentence(reason)), {std::move(reason)}};
 }
 
 Result<OwnedTensor> allocate_output(const OutputSpec& spec, Device device, Stream stream) {
+  FOVEA_CHECK(need_own("outputs", device));
   if (device.type != DeviceType::cuda) return OwnedTensor::allocate(spec.dtype, spec.shape);
   TensorView view = make_view(nullptr, spec.dtype, spec.shape, device);
   const auto bytes = static_cast<size_t>(view.numel()) * size_bytes(spec.dtype);
@@ -322,6 +338,7 @@ struct Attention::State {
       FOVEA_CHECK(call.plan->run(call_tensors, {workspace.data(), bytes}, options.stream));
       return call.receipt;
     }
+    if (bytes > 0) FOVEA_CHECK(need_own("workspace", device));
     FOVEA_TRY(WorkspacePool::Lease lease, site->workspaces.borrow(bytes));
     FOVEA_CHECK(call.plan->run(call_tensors, {lease.data(), lease.bytes()}, options.stream));
     if (options.block_mask == nullptr || !tensors.block_counts.present()) return call.receipt;

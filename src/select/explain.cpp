@@ -56,6 +56,7 @@ ExplainEntry make(const Selector& selector, const ExplainQuery& query,
     }
   }
   entry.report = decision->report;
+  entry.assumed = decision->assumed;
   if (unknown_video) entry.report.density.reset();
   entry.trail = decision->trail;
   return entry;

@@ -61,8 +61,10 @@ class RoleExplainer {
     }
     const SparseShare share{matrix.sparse_cells(), matrix.steps() * matrix.layers()};
     const bool any_sparse = share.on > 0 || !matrix.idle().empty();
-    for (const MatrixArea& area : matrix.areas()) {
+    for (const MatrixArea& area : split_by_gate(matrix.areas(), length.sigmas)) {
       ExplainEntry entry = explain(*area.cell);
+      if (entry.skip && !length.sigmas.empty())
+        settle_gate(length.sigmas[static_cast<size_t>(area.first_step)], entry);
       entry.steps = range(area.first_step, area.last_step);
       entry.layers = length.layers ? range(area.first_layer, area.last_layer) : query_.layers;
       if (any_sparse) entry.sparse = share;
@@ -76,6 +78,37 @@ class RoleExplainer {
  private:
   static bool scheduled_dense(const ScheduleCell& cell) {
     return !cell.sparse() && cell.dense != DenseCause::not_sparse;
+  }
+
+  // Cuts areas where the timestep passes the gate of their skip_softmax.
+  static std::vector<MatrixArea> split_by_gate(const std::vector<MatrixArea>& areas,
+                                               const std::vector<double>& sigmas) {
+    if (sigmas.empty()) return areas;
+    std::vector<MatrixArea> out;
+    for (const MatrixArea& area : areas) {
+      const AttentionSpec* spec = area.cell->spec;
+      const bool skips = spec != nullptr && spec->skip_softmax.has_value();
+      const auto gated = [&](int64_t step) {
+        return decide_skip(*spec->skip_softmax, 0, sigmas[static_cast<size_t>(step)]).state ==
+               SkipState::gated;
+      };
+      MatrixArea part = area;
+      for (int64_t step = area.first_step + 1; skips && step <= area.last_step; ++step) {
+        if (gated(step) == gated(part.first_step)) continue;
+        part.last_step = step - 1;
+        out.push_back(part);
+        part.first_step = step;
+        part.last_step = area.last_step;
+      }
+      out.push_back(part);
+    }
+    return out;
+  }
+
+  // What the timestep makes of the entry's skip_softmax.
+  void settle_gate(double timestep, ExplainEntry& entry) const {
+    const int64_t keys = query_.problem ? query_.problem->seq_kv : 0;
+    entry.skip = decide_skip(*entry.spec->skip_softmax, keys, timestep);
   }
 
   ExplainEntry explain(const ScheduleCell& cell) {
@@ -108,6 +141,7 @@ class RoleExplainer {
       entry.report.built = false;
       entry.report.workspace_bytes = 0;
       entry.report.reasons = {idle.reason};
+      entry.assumed.clear();
       entry.trail = {{cell.spec->backend, TrailVerdict::rejected, {idle.reason}}};
       return;
     }

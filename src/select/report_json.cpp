@@ -11,10 +11,10 @@ namespace {
 // The command that would verify an unmigrated path.
 Json promotion(const ExplainEntry& e, const DeviceFacts& facts) {
   if (e.report.support != SupportStatus::unmigrated || !validated_by_record(facts)) return nullptr;
-  return validation_command(e.report.backend, e.report.path, facts);
+  return validation_command(e.report.backend, e.report.provider, facts);
 }
 
-// The threshold of skipped tiles; the timestep is only known in a run.
+// The threshold of skipped tiles, and whether any are.
 Json skip_softmax(const ExplainEntry& e) {
   if (!e.skip) return nullptr;
   return {{"state", name(e.skip->state)},
@@ -55,6 +55,7 @@ Json entry(const ExplainEntry& e, const DeviceFacts& facts) {
           {"workspace_bytes", r.workspace_bytes},
           {"comm_bytes", e.comm_bytes},
           {"reasons", reasons(r.reasons)},
+          {"assumed", reasons(e.assumed)},
           {"trail", std::move(trail)}};
 }
 

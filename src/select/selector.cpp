@@ -119,13 +119,17 @@ std::string registry_path(const PolicyVerdict& verdict) {
 }
 
 // What keeps a path that runs from being called verified.
-Reason unvalidated(const ExecutionPathResult& report, const ExecutionContext& context) {
+Reason unvalidated(const ExecutionPathResult& report, const Problem& problem,
+                   const ExecutionContext& context) {
   if (context.parallel_strategy == ParallelStrategy::none && context.outer_boundaries.empty())
-    return {ReasonCode::unvalidated,
-            "path",
-            report.path + ", without a validation record",
-            {},
-            "validate it with " + validation_command(report.backend, report.path, context.facts)};
+    return {
+        ReasonCode::unvalidated,
+        "path",
+        report.path + ", " +
+            missing_validation({report.backend, report.provider, report.path}, problem,
+                               context.facts),
+        {},
+        "validate it with " + validation_command(report.backend, report.provider, context.facts)};
   return {ReasonCode::unvalidated, "surroundings", "a parallel strategy or an outer boundary",
           "the kernel on its own", "validate the combination in the host engine"};
 }
@@ -245,8 +249,9 @@ struct Selector::State {
           d.spec = candidate.spec;
           d.problem = asked;
           d.report = std::move(report);
+          d.assumed = candidate.verdict.assumed;
           if (d.report.support == SupportStatus::unmigrated && d.report.reasons.empty())
-            d.report.reasons.push_back(unvalidated(d.report, context));
+            d.report.reasons.push_back(unvalidated(d.report, asked, context));
           d.implementation = std::move(implementation);
         } else {
           entry.verdict = TrailVerdict::rejected;

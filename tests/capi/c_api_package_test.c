@@ -15,6 +15,26 @@ static int failures = 0;
     }                                                                  \
   } while (0)
 
+/* A record of a run that never took place: what such a file does is what is tested. */
+static const char kRecord[] = "c_api_package_test_record.json";
+static void write_record(const char* passes) {
+  FILE* file = fopen(kRecord, "w");
+  if (file == NULL) return;
+  fprintf(
+      file,
+      "{\"schema\":\"fovea.validation/1\",\"backend\":\"FLASH_ATTN_4\",\"provider\":\"package fa4 "
+      "4.0.0b36\",\"library\":\"package fa4 "
+      "4.0.0b36\",\"platform\":\"cuda\",\"device_class\":\"sm_90\","
+      "\"path\":\"fa4_dense\",\"device\":\"d\",\"driver\":\"1\",\"compiler\":\"c\",\"fovea\":\"0\","
+      "\"date\":\"2026-01-01\",\"atol\":0.01,\"rtol\":0.01,\"captured\":true,\"pass\":%s,\"cases\":"
+      "["
+      "{\"kind\":\"dense\",\"problem\":\"bf16 b1 h1 s4 d8\",\"path\":\"fa4_dense\",\"ran\":true,"
+      "\"outside\":0,\"pass\":true},{\"kind\":\"replay\",\"problem\":\"bf16 b1 h1 s4 d8\","
+      "\"path\":\"fa4_dense\",\"ran\":true,\"outside\":0,\"pass\":true}]}",
+      passes);
+  fclose(file);
+}
+
 static int runs = 0;
 static int32_t fail_with = 0;
 
@@ -76,11 +96,20 @@ int main(void) {
   package.self = &runs;
   package.validate_dims = validate;
   package.refuse = refuse;
-  package.validation_record = "a record";
   EXPECT(fovea_bind_package(&package, &error) == 100);
   EXPECT(strstr(fovea_error_message(error), "run") != NULL);
   fovea_error_free(error);
   package.run = run;
+  /* Text is no record, and neither is a file that does not count. */
+  package.validation_record = "a record";
+  EXPECT(fovea_bind_package(&package, &error) == 120);
+  fovea_error_free(error);
+  write_record("false");
+  package.validation_record = kRecord;
+  EXPECT(fovea_bind_package(&package, &error) == 100);
+  EXPECT(strstr(fovea_error_message(error), "does not pass") != NULL);
+  fovea_error_free(error);
+  write_record("true");
   EXPECT(fovea_bind_package(&package, NULL) == FOVEA_OK);
 
   fovea_config* config = NULL;
@@ -154,6 +183,22 @@ int main(void) {
   fovea_error_free(error);
   EXPECT(runs == 1);
   fovea_attention_free(layer);
+
+  /* A validation run says what is wrong with its arguments. */
+  fovea_validation_options validation;
+  memset(&validation, 0, sizeof validation);
+  validation.struct_size = sizeof validation;
+  EXPECT(fovea_validate_path(config, &validation, &json, &error) == 100);
+  EXPECT(strstr(fovea_error_message(error), "device") != NULL);
+  fovea_error_free(error);
+  validation.device = "npu";
+  EXPECT(fovea_validate_path(config, &validation, &json, &error) == 202);
+  EXPECT(strstr(fovea_error_message(error), "fovea_device_access") != NULL);
+  fovea_error_free(error);
+  validation.device = "npu:x";
+  EXPECT(fovea_validate_path(config, &validation, &json, &error) == 100);
+  fovea_error_free(error);
+  remove(kRecord);
   fovea_config_free(config);
   return failures == 0 ? 0 : 1;
 }

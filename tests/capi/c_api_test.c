@@ -187,6 +187,9 @@ static void explain_and_availability(void) {
          strstr(json, "FLASH_ATTN") != NULL);
   fovea_string_free(json);
   json = NULL;
+  EXPECT(fovea_explain(NULL, "npu:4096", NULL, NULL, NULL, NULL, &json, &error) == 300);
+  EXPECT(strstr(fovea_error_message(error), "this machine has no npu:4096") != NULL);
+  fovea_error_free(error);
   EXPECT(fovea_explain(NULL, "cuda", "sm=nine", NULL, NULL, NULL, &json, &error) == 112);
   EXPECT(json == NULL);
   fovea_error_free(error);
@@ -207,6 +210,23 @@ static void explain_and_availability(void) {
          strstr(json, "profile 'exact'") != NULL);
   fovea_string_free(json);
   json = NULL;
+  {
+    const double sigmas[] = {1.0, 0.4};
+    const char* schedule =
+        "{\"profiles\": {\"low\": \"TORCH_SDPA\"}, "
+        "\"sigma\": [{\"low\": 0, \"high\": 0.5, \"profile\": \"low\"}]}";
+    EXPECT(fovea_explain_sigmas(NULL, schedule, NULL, NULL, NULL, NULL, NULL, sigmas, 2, 1, &json,
+                                &error) == FOVEA_OK);
+    EXPECT(strstr(json, "\"profile\":\"low\"") != NULL);
+    fovea_string_free(json);
+    json = NULL;
+    EXPECT(fovea_explain_sigmas(NULL, schedule, NULL, NULL, NULL, NULL, NULL, NULL, 2, 1, &json,
+                                &error) == 100);
+    fovea_error_free(error);
+    EXPECT(fovea_explain_sigmas(NULL, schedule, NULL, NULL, NULL, NULL, NULL, sigmas, INT64_MAX, 1,
+                                &json, &error) == 110);
+    fovea_error_free(error);
+  }
   EXPECT(fovea_explain_run(NULL, "{\"stps\": []}", NULL, NULL, NULL, NULL, NULL, 4, 2, &json,
                            &error) == 110);
   EXPECT(json == NULL && strstr(fovea_error_message(error), "steps") != NULL);

@@ -94,6 +94,14 @@ TEST(Fields, ownership_is_one_table) {
   }
   EXPECT_EQ(std::size(owners), blocks().size());
   EXPECT_EQ("FASTVIDEO_VSA", list_names(find_field(spec_fields(), "fastvideo_vsa_topk")->owners));
+  const auto of_field = [](const char* block, const char* field) {
+    return list_names(find_field(find_block(block)->fields, field)->owners);
+  };
+  EXPECT_EQ("FLASHINFER_ATTN", of_field("quant", "flashinfer_backend"));
+  EXPECT_EQ("TRTLLM_ATTN", of_field("quant", "q_block_size"));
+  EXPECT_EQ("TRTLLM_ATTN", of_field("quant", "k_block_size"));
+  EXPECT_EQ("BLOCK_SPARSE_ATTN, SPARGE_ATTN", of_field("block_sparse", "protected_prefix"));
+  EXPECT_EQ("", of_field("quant", "dtype_qk"));
 }
 
 // One wrong value of every JSON type that a field does not take.

@@ -127,7 +127,9 @@ TEST(Rules, quant_settings_without_effect_are_refused) {
   EXPECT_EQ("", fault(spec)) << "the kernel choice alone is enough";
   spec.quant->dtype_qk = "float16";
   spec.quant->k_block_size = 4;
-  EXPECT_TRUE(has(fault(spec), "does not quantise Q and K in blocks"));
+  EXPECT_TRUE(has(fault(spec),
+                  "k_block_size: FLASHINFER_ATTN does not take k_block_size; it belongs to "
+                  "TRTLLM_ATTN; remove it or use TRTLLM_ATTN"));
 }
 
 TEST(Rules, each_backend_narrows_block_sparse) {

@@ -22,7 +22,7 @@ set(config_sources
 fovea_add_fuzzer(
   NAME config_json
   HARNESS config_json_fuzz.cpp
-  SOURCES ${config_sources}
+  SOURCES ${config_sources} src/platform/map_reader.cpp src/platform/model_data.cpp
   FAULT_FILE src/config/layer_selector.cpp
   FAULT_FIND "if (*last >= kMaxLayers) {"
   FAULT_REPLACE "if (*last < 0) {"

@@ -1,5 +1,5 @@
-// JSON texts as configurations, as schedules and as calibrations: accepted ones read back equal and
-// are valid, refused ones say why.
+// JSON texts as configurations, schedules, calibrations, models and devices: accepted ones read
+// back equal and are valid, refused ones say why.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -9,6 +9,7 @@
 #include "fovea/config.hpp"
 #include "fovea/schedule.hpp"
 #include "src/core/text.hpp"
+#include "src/platform/model_data.hpp"
 
 using namespace fovea;
 
@@ -72,6 +73,15 @@ void check_calibration(const SkipSoftmaxCalibration& calibration, std::string_vi
   }
 }
 
+void check_model(const Result<ModelDescription>& model) {
+  expect(model && !model->name.empty() && !model->roles.empty());
+  for (const ModelRole& role : model->roles) {
+    expect(role.seq_q > 0 && role.seq_kv > 0 && role.heads > 0 && role.head_dim > 0);
+    expect(role.layers >= 1 && role.layers <= model->layers);
+    expect(role.mask == MaskKind::none || !model->mask_free);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -93,6 +103,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     check_calibration(*calibration, input);
   } else {
     check_error(calibration.error());
+  }
+  const auto model = platform::parse_model(input, "model.json");
+  if (model) {
+    check_model(platform::describe(*model, {}));
+  } else {
+    check_error(model.error());
   }
   return 0;
 }

@@ -55,6 +55,27 @@ TEST(Availability, SaysWhatWouldMakeANameUsable) {
   }
 }
 
+TEST(Availability, NamesAProviderWhereverAPlatformKnowsOne) {
+  const std::pair<BackendName, const char*> cases[] = {{AITER_QUANT_ATTN, "package aiter"},
+                                                       {RAINFUSION_ATTN, "package mindiesd"},
+                                                       {FLASH_ATTN_2, "fovea"},
+                                                       {CUDNN_ATTN, "cudnn"},
+                                                       {FLASH_ATTN_4, "package fa4"},
+                                                       {FLASH_ATTN_HUB, "package hub_kernels"}};
+  for (const auto& [backend, provider] : cases) {
+    const Availability result = availability(backend, *platform_for(PlatformId::cpu, "isa=avx2"));
+    EXPECT_EQ(result.state, State::wrong_device);
+    EXPECT_EQ(result.provider, provider);
+    EXPECT_NE(result.cause.find("runs on: "), std::string::npos) << result.cause;
+  }
+  for (const DevicePreset& preset : device_presets()) {
+    const auto platform = make_platform(preset_facts(preset.name).value());
+    for (const BackendNameInfo& info : backend_names())
+      EXPECT_FALSE(availability(info.name, *platform).provider.empty())
+          << preset.name << ' ' << name(info.name);
+  }
+}
+
 TEST(Availability, EveryNameOnEveryPresetHasAnAnswer) {
   for (const DevicePreset& preset : device_presets()) {
     const auto platform = make_platform(preset_facts(preset.name).value());

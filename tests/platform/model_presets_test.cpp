@@ -5,6 +5,8 @@
 #include <string>
 
 #include "fovea/model_preset.hpp"
+#include "src/platform/model_data.hpp"
+#include "src/platform/preset_data.hpp"
 
 namespace fovea {
 namespace {
@@ -151,6 +153,139 @@ TEST(ModelPresets, UnknownNameListsAndSuggests) {
   EXPECT_NE(result.error().message.find("wan2.1-t2v-1.3b, wan2.1-t2v-14b"), std::string::npos);
   EXPECT_NE(result.error().message.find("did you mean 'wan2.1-t2v-14b'"), std::string::npos);
   EXPECT_TRUE(describe_model(" Qwen-Image "));
+}
+
+TEST(ModelPresets, EveryFileIsReadAndStatesItsSources) {
+  EXPECT_EQ(platform::model_files().size(), model_presets().size());
+  for (const platform::PresetFile& file : platform::model_files()) {
+    const auto model = platform::parse_model(file.text, file.path);
+    ASSERT_TRUE(model) << model.error().message;
+    EXPECT_TRUE(model->has_sources) << file.path;
+    EXPECT_EQ(file.path, "data/models/" + model->preset.name + ".json");
+  }
+}
+
+constexpr const char* kOwn = R"({"name": "own", "size": {"height": 64, "width": 64, "frames": 5},
+  "layers": 3, "steps": 4, "heads": 2, "head_dim": 64, "patch": 16, "frame_stride": 4,
+  "tokens": {"text": 9}, "token_multiple": 8, "roles": [
+  {"role": "a", "category": "self", "q": ["grid"], "kv": ["grid"], "mask": "none", "layers": 3},
+  {"role": "b", "category": "joint", "q": ["grid", "text"], "kv": ["grid", "text"],
+   "mask": "keys", "layers": 1}]})";
+
+TEST(ModelPresets, AnOwnModelIsDescribedLikeAPreset) {
+  const Result<ModelDescription> model = describe_model_json(kOwn, "own.json");
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->name, "own");
+  EXPECT_FALSE(model->mask_free);  // not stated
+  ASSERT_EQ(model->roles.size(), 2u);
+  EXPECT_EQ(model->roles[0], (ModelRole{"a", "self", 2, 64, 32, 32, MaskKind::none, 3, 2, 16}));
+  EXPECT_EQ(model->roles[1], (ModelRole{"b", "joint", 2, 64, 48, 48, MaskKind::keys, 1, 0, 0}));
+  EXPECT_EQ(describe_model_json(kOwn, "own.json", {64, 128, 9})->roles[0].seq_q, 96);
+  EXPECT_EQ(describe_model_json(kOwn, "own.json", {64, 100, 9}).error().code,
+            ErrorCode::invalid_argument);
+}
+
+// kOwn with one piece replaced.
+std::string changed(std::string_view from, std::string_view to) {
+  std::string text = kOwn;
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(ModelPresets, WhatIsWrongWithAnOwnModelIsSaidByPlace) {
+  const struct {
+    std::string_view from, to, message;
+  } cases[] = {
+      {"\"name\": \"own\", ", "", "own.json: the top level: lacks name"},
+      {"\"layers\": 3, \"steps\"", "\"layers\": 0, \"steps\"",
+       "own.json: layers: expected an integer from 1 to 65536, found 0"},
+      {"\"steps\": 4", "\"steps\": true",
+       "own.json: steps: expected an integer from 1 to 65536, found true"},
+      {"\"heads\": 2", "\"heads\": \"2\"",
+       "own.json: heads: expected an integer from 1 to 65536, found the string '2'"},
+      {"\"heads\": 2", "\"heads\": 2, \"heads\": 3",
+       "own.json: heads: duplicate key; write it once"},
+      {"\"patch\": 16", "\"patch\": 16, \"windows\": 8",
+       "own.json: windows: unknown key; known here: name, summary, size, layers, steps, mask_free, "
+       "heads, head_dim, patch, window, frame_stride, token_multiple, chunks, tokens, roles, "
+       "sources; did you mean 'window'?"},
+      {"\"patch\": 16", "\"patch\": 16, \"mask_free\": 1",
+       "own.json: mask_free: expected true or false, found 1"},
+      {"\"patch\": 16", "\"patch\": 16, \"mask_free\": true",
+       "own.json: roles[1].mask: contradicts mask_free, which is true"},
+      {"\"height\": 64", "\"height\": 65",
+       "own.json: size: model own: height 65 is not possible; accepted: multiples of 16 up to "
+       "1048576"},
+      {"\"frames\": 5", "\"frames\": 6",
+       "own.json: size: model own: frames 6 is not possible; accepted: 4k + 1, such as 6"},
+      {"{\"text\": 9}", "{\"image\": 9}",
+       "own.json: 2 problems\n"
+       "  roles[1].q[1]: needs tokens.text, the length of the prompt\n"
+       "  roles[1].kv[1]: needs tokens.text, the length of the prompt"},
+      {"\"kv\": [\"grid\"]", "\"kv\": [\"grid\", \"cached\"]",
+       "own.json: roles[0].kv[1]: needs chunks, which say what is cached"},
+      {"\"kv\": [\"grid\"]", "\"kv\": [\"gird\"]",
+       "own.json: roles[0].kv[0]: expected grid, text, image, cached, found the string 'gird'; did "
+       "you mean 'grid'?"},
+      {"\"kv\": [\"grid\"]", "\"kv\": []",
+       "own.json: roles[0].kv: expected a list of grid, text, image, cached, found a list"},
+      {"\"kv\": [\"grid\"]", "\"kv\": [\"grid\", \"grid\"]",
+       "own.json: roles[0].kv[1]: grid stands there twice"},
+      {"\"self\"", "\"own\"",
+       "own.json: roles[0].category: expected self, cross, joint, found the string 'own'"},
+      {"\"none\"", "null", "own.json: roles[0].mask: expected none, keys, found null"},
+      {"\"layers\": 1", "\"layers\": 4",
+       "own.json: roles[1].layers: expected an integer from 1 to 3, found 4"},
+      {"\"role\": \"b\"", "\"role\": \"a\"",
+       "own.json: roles[1].role: the role 'a' is listed twice"},
+      {"\"frame_stride\": 4",
+       "\"frame_stride\": 4, \"chunks\": [{\"what\": \"any\", \"frames\": 5, \"latent_frames\": 2, "
+       "\"cached\": 0}]",
+       "own.json: chunks: says how frames are counted, and so does frame_stride; leave one of them "
+       "out"},
+      {"\"layers\": 1}]}", "\"layers\": 1}], \"sources\": {\"size\": \"x\"}}",
+       "own.json: 9 problems\n"
+       "  sources: lacks layers\n"
+       "  sources: lacks steps\n"
+       "  sources: lacks heads\n"
+       "  sources: lacks head_dim\n"
+       "  sources: lacks patch\n"
+       "  sources: lacks frame_stride\n"
+       "  sources: lacks token_multiple\n"
+       "  sources: lacks tokens\n"
+       "  sources: lacks roles"},
+      {"{\"name\": \"own\",", "[",
+       "own.json: not valid JSON at line 1, column 9: unexpected ': {\"height\":'"},
+  };
+  for (const auto& c : cases) {
+    const Result<ModelDescription> model = describe_model_json(changed(c.from, c.to), "own.json");
+    ASSERT_FALSE(model) << c.message;
+    EXPECT_EQ(model.error().code, ErrorCode::invalid_config) << c.message;
+    EXPECT_EQ(model.error().message, c.message);
+  }
+}
+
+TEST(ModelPresets, StreamedChunksAndWhatTheyCache) {
+  const std::string text = R"({"name": "own", "size": {"height": 64, "width": 64, "frames": 9},
+    "layers": 1, "steps": 1, "heads": 1, "head_dim": 8, "patch": 16, "window": 2,
+    "chunks": [{"what": "the first", "frames": 9, "latent_frames": 3, "cached": 0},
+               {"what": "the rest", "frames": 4, "latent_frames": 1, "cached": 2}],
+    "roles": [{"role": "a", "category": "self", "q": ["grid"], "kv": [KV], "mask": "none",
+               "layers": 1}]})";
+  const auto with = [&](std::string_view kv) {
+    std::string out = text;
+    return out.replace(out.find("KV"), 2, kv);
+  };
+  const std::string own = with(R"("grid", "cached")");
+  EXPECT_EQ(describe_model_json(own, "own")->roles[0].seq_kv, 3 * 16);
+  EXPECT_EQ(describe_model_json(own, "own", {0, 0, 4})->roles[0].seq_kv, 16 + 2 * 16);
+  EXPECT_EQ(describe_model_json(own, "own", {0, 0, 5}).error().message,
+            "model own: frames 5 is not possible; accepted: 9 for the first, 4 for the rest");
+  EXPECT_EQ(describe_model_json(own, "own", {0, 48, 4}).error().message,
+            "model own: width 48 is not possible; accepted: multiples of 32 up to 1048576");
+  EXPECT_EQ(describe_model_json(with(R"("cached")"), "own").error().message,
+            "own: roles[0]: no tokens are left at the default size");
 }
 
 }  // namespace

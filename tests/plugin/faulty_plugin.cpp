@@ -216,6 +216,84 @@ void add_platform(const std::string& fault, fovea_plugin& plugin) {
   if (fault == "platform_judge") platform.judge = nullptr;
 }
 
+int32_t kernel(void*, const fovea_package_call*, const fovea_plugin_sink*) { return 300; }
+
+fovea_package package;
+const fovea_package* packages[] = {&package};
+
+// The kernel of a package, wrong as `fault` says.
+void add_package(const std::string& fault, fovea_plugin& plugin) {
+  package = {};
+  package.struct_size = sizeof package;
+  package.package = "faulty_package";
+  package.run = kernel;
+  plugin.package_count = 1;
+  plugin.packages = packages;
+  if (fault == "packages_count") plugin.package_count = SIZE_MAX;
+  if (fault == "packages_null") plugin.packages = nullptr;
+  if (fault == "package_null") packages[0] = nullptr;
+  if (fault == "package_small") package.struct_size = 16;
+  if (fault == "package_nameless") package.package = nullptr;
+  if (fault == "package_run") package.run = nullptr;
+  if (fault == "package_record") package.validation_record = "no/such/record.json";
+}
+
+// --- Access to devices of the platform "musa", wrong as `access_fault` says.
+
+std::string access_fault;
+
+int32_t describe(void*, int32_t, fovea_device_info* info, const fovea_plugin_sink* sink) {
+  if (access_fault == "access_describe_throws") throw std::runtime_error("no device");
+  if (access_fault == "access_describe_code") {
+    sink->set_message(sink, "the driver is gone");
+    return 300;
+  }
+  if (access_fault == "access_describe_nothing") return FOVEA_OK;
+  info->facts = access_fault == "access_bad_facts" ? "colour=red" : "cc=3.1,flash_attn=2.8";
+  info->device_type = access_fault == "access_device_type" ? 77 : 12;
+  return FOVEA_OK;
+}
+int32_t allocate(void*, int32_t, uint64_t, void** memory, const fovea_plugin_sink*) {
+  if (access_fault == "access_allocate_throws") throw 42;
+  if (access_fault == "access_allocate_null") return FOVEA_OK;
+  *memory = nullptr;
+  return 400;
+}
+void free_memory(void*, int32_t, void*) {}
+int32_t copy(void*, int32_t, void*, const void*, uint64_t, int32_t, const fovea_plugin_sink*) {
+  return 300;
+}
+int32_t synchronise(void*, int32_t, const fovea_plugin_sink*) { return 300; }
+int32_t replay(void*, int32_t, void*, const fovea_plugin_sink*) { return 300; }
+
+fovea_device_access device_access;
+const fovea_device_access* accesses[] = {&device_access};
+
+void add_access(const std::string& fault, fovea_plugin& plugin) {
+  access_fault = fault;
+  device_access = {};
+  device_access.struct_size = sizeof device_access;
+  device_access.abi_major = FOVEA_PLUGIN_ABI_MAJOR;
+  device_access.abi_minor = FOVEA_PLUGIN_ABI_MINOR;
+  device_access.platform = "musa";
+  device_access.describe = describe;
+  device_access.allocate = allocate;
+  device_access.release = free_memory;
+  device_access.copy = copy;
+  device_access.synchronise = synchronise;
+  plugin.access_count = 1;
+  plugin.accesses = accesses;
+  if (fault == "accesses_count") plugin.access_count = 9;
+  if (fault == "accesses_null") plugin.accesses = nullptr;
+  if (fault == "access_null") accesses[0] = nullptr;
+  if (fault == "access_small") device_access.struct_size = 24;
+  if (fault == "access_major") device_access.abi_major = 3;
+  if (fault == "access_platform_null") device_access.platform = nullptr;
+  if (fault == "access_platform") device_access.platform = "abacus";
+  if (fault == "access_no_copy") device_access.copy = nullptr;
+  if (fault == "access_half_capture") device_access.replay = replay;
+}
+
 NewerBackend backends[kCount];
 const fovea_plugin_backend* list[kCount];
 fovea_plugin description;
@@ -256,10 +334,20 @@ extern "C" int32_t fovea_plugin_entry(const fovea_plugin_host*, const fovea_plug
                  kCount,
                  list,
                  0,
+                 nullptr,
+                 0,
+                 nullptr,
+                 0,
                  nullptr};
   fovea_plugin_backend& first = backends[0].known;
   if (fault == "other_major") description.abi_major = 2;
   if (fault == "newer_minor") description.abi_minor = 9;
+  if (fault == "older_minor") {
+    // As 1.1 ended: what lies behind is not read.
+    description.abi_minor = 1;
+    description.struct_size = offsetof(fovea_plugin, package_count);
+    description.package_count = description.access_count = SIZE_MAX;
+  }
   if (fault == "description_small") description.struct_size = 8;
   if (fault == "description_old") description.struct_size = offsetof(fovea_plugin, backends);
   if (fault == "description_huge") description.struct_size = SIZE_MAX;
@@ -289,6 +377,8 @@ extern "C" int32_t fovea_plugin_entry(const fovea_plugin_host*, const fovea_plug
   if (fault == "alias_name") first.backend_name = "SDPA";
   if (fault.rfind("option", 0) == 0) add_options(fault, first);
   if (fault.rfind("platform", 0) == 0) add_platform(fault, description);
+  if (fault.rfind("package", 0) == 0) add_package(fault, description);
+  if (fault.rfind("access", 0) == 0) add_access(fault, description);
   *plugin = &description;
   return FOVEA_OK;
 }

@@ -10,6 +10,7 @@
 #include "fovea/log.hpp"
 #include "fovea/platform.hpp"
 #include "fovea/registry.hpp"
+#include "src/validation/contract.hpp"
 
 namespace fovea {
 namespace {
@@ -51,7 +52,7 @@ TEST_F(PluginLoader, EveryFaultIsAnErrorWithItsCause) {
       {"entry_throws", "fovea_plugin_entry threw: not today"},
       {"refuses_to_load", "needs a newer driver"},
       {"null_description", "its description is NULL"},
-      {"other_major", "is written for version 2.1 of the plugin interface; this library has 1.1"},
+      {"other_major", "is written for version 2.2 of the plugin interface; this library has 1.2"},
       {"description_small", "struct_size 8"},
       {"description_old", "struct_size"},
       {"description_huge", "struct_size"},
@@ -59,7 +60,7 @@ TEST_F(PluginLoader, EveryFaultIsAnErrorWithItsCause) {
       {"too_many_backends", "which is not in 1..64"},
       {"null_list", "its list of backends is NULL"},
       {"null_backend", "the description of a backend is NULL"},
-      {"backend_other_major", "a backend is written for version 7.1"},
+      {"backend_other_major", "a backend is written for version 7.2"},
       {"backend_small", "the description of a backend has struct_size"},
       {"null_name", "the name of a backend is NULL"},
       {"bad_name", "'a#b' is not made of letters"},
@@ -85,7 +86,7 @@ TEST_F(PluginLoader, EveryFaultIsAnErrorWithItsCause) {
       {"platform_name_null", "the name of a platform is NULL"},
       {"platform_name", "the name 'No Name' is not [a-z][a-z0-9_]*"},
       {"platform_builtin", "the name is that of a built-in platform"},
-      {"platform_device", "has device_type 99, which is none of 1, 2, 3, 10"},
+      {"platform_device", "has device_type 99, which is none of 1, 2, 3, 10, 12, 14"},
       {"platform_facts", "facts, which is not in 0..64"},
       {"platform_facts_null", "the list of facts of platform faulty_platform is NULL"},
       {"platform_fact_type", "has type -1, which is not in 0..3"},
@@ -93,6 +94,22 @@ TEST_F(PluginLoader, EveryFaultIsAnErrorWithItsCause) {
       {"platform_order_null", "a name in the order of platform faulty_platform is NULL"},
       {"platform_order_name", "NO_SUCH_ATTN"},
       {"platform_judge", "lacks the entry judge"},
+      {"packages_count", "packages, which is not in 0..64"},
+      {"packages_null", "its list of packages is NULL"},
+      {"package_null", "a package is NULL"},
+      {"package_small", "a package has struct_size 16"},
+      {"package_nameless", "the name of a package is NULL"},
+      {"package_run", "package faulty_package lacks the entry run"},
+      {"package_record", "no/such/record.json"},
+      {"accesses_count", "has 9 accesses, which is not in 0..8"},
+      {"accesses_null", "its list of accesses is NULL"},
+      {"access_null", "an access to devices is NULL"},
+      {"access_small", "an access to devices has struct_size 24"},
+      {"access_major", "an access to devices is written for version 3.2"},
+      {"access_platform_null", "the platform of an access to devices is NULL"},
+      {"access_platform", "abacus"},
+      {"access_no_copy", "the access to musa devices lacks the entry copy"},
+      {"access_half_capture", "some of capture, replay and drop, not all"},
   };
   for (const Fault& fault : faults) {
     const std::string file = copy(fault.file);
@@ -104,6 +121,39 @@ TEST_F(PluginLoader, EveryFaultIsAnErrorWithItsCause) {
     EXPECT_NE(loaded.error().message.find(fs::canonical(file).string()), std::string::npos);
     ASSERT_EQ(loaded.error().reasons.size(), 1u);
     EXPECT_EQ(loaded.error().reasons[0].code, ReasonCode::plugin);
+  }
+}
+
+TEST_F(PluginLoader, AnAccessThatMisbehavesEndsTheRun) {
+  const Fault faults[] = {
+      {"access_describe_throws", "describe threw: no device"},
+      {"access_describe_code", "describe failed with code 300: the driver is gone"},
+      {"access_describe_nothing", "describes a device of type 0"},
+      {"access_device_type", "describes a device of type 77"},
+      {"access_bad_facts", "colour"},
+  };
+  for (const Fault& fault : faults) {
+    SCOPED_TRACE(fault.file);
+    const auto loaded = load_plugin(copy(fault.file));
+    ASSERT_TRUE(loaded.has_value()) << loaded.error().message;
+    EXPECT_EQ(loaded->accesses, std::vector<std::string>{"musa"});
+    const auto device = validation::open_device("musa:0");
+    ASSERT_FALSE(device.has_value());
+    EXPECT_NE(device.error().message.find(fault.cause), std::string::npos)
+        << device.error().message;
+  }
+  for (const Fault& fault : {Fault{"access_allocate_throws", "allocate threw"},
+                             Fault{"access_allocate_null", "allocate stored NULL"},
+                             Fault{"access_allocate_code", "allocate failed with code 400"}}) {
+    SCOPED_TRACE(fault.file);
+    ASSERT_TRUE(load_plugin(copy(fault.file)).has_value());
+    const auto device = validation::open_device("musa");
+    ASSERT_TRUE(device.has_value()) << device.error().message;
+    AttentionConfig config;
+    config.default_spec.emplace().backend = backend::FLASH_ATTN;
+    const auto run = validation::run_contract(config, {}, **device, serial_executor(), {});
+    ASSERT_FALSE(run.has_value());
+    EXPECT_NE(run.error().message.find(fault.cause), std::string::npos) << run.error().message;
   }
 }
 
@@ -164,7 +214,8 @@ TEST_F(PluginLoader, FilesThatAreNoPlugins) {
 }
 
 TEST_F(PluginLoader, OtherMinorVersionsAndSizesLoad) {
-  for (const char* file : {"newer_minor", "backend_old", "backend_newer", "null_texts"}) {
+  for (const char* file :
+       {"newer_minor", "older_minor", "backend_old", "backend_newer", "null_texts"}) {
     const auto loaded = load_plugin(copy(file));
     ASSERT_TRUE(loaded.has_value()) << loaded.error().message;
     EXPECT_GT(loaded->backends.size(), 20u);

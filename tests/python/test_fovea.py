@@ -211,6 +211,12 @@ class ReportTest(unittest.TestCase):
         with self.assertRaisesRegex(fovea.ArgumentError, "platform"):
             fovea.explain(facts={"sm": 90}, backend="FLASH_ATTN")
 
+    def test_a_device_that_this_machine_lacks(self):
+        with self.assertRaisesRegex(fovea.DeviceError, "this machine has no rocm:4096 .looked at /sys/class/kfd"):
+            fovea.explain(platform="rocm:4096")
+        with self.assertRaisesRegex(fovea.ArgumentError, "'rocm:x' needs a number after ':'"):
+            fovea.explain(platform="rocm:x")
+
     def test_explain_answers_for_this_machine_and_for_another(self):
         here = fovea.explain(problem="f32 b1 h4 s128 d64")
         self.assertEqual(here["schema"], "fovea.explain/1")
@@ -230,6 +236,16 @@ class ReportTest(unittest.TestCase):
         schedule = {"profiles": {"exact": "SDPA"}, "steps": [{"start": 0, "end": 1, "profile": "exact"}]}
         here = fovea.explain(steps=2, layers=1, schedule=schedule)
         self.assertEqual([e["backend"] for e in here["entries"]], ["TORCH_SDPA", "FLASH_ATTN"])
+        schedule = {"profiles": {"low": "SDPA"}, "sigma": [{"low": 0, "high": 0.5, "profile": "low"}]}
+        here = fovea.explain(steps=3, layers=1, schedule=schedule, sigmas=[1.0, 0.5, 0.2])
+        areas = [(e["steps"], e["backend"]) for e in here["entries"]]
+        self.assertEqual(areas, [("0-1", "FLASH_ATTN"), ("2", "TORCH_SDPA")])
+        with self.assertRaisesRegex(fovea.ArgumentError, "give the 3 sigmas of the run, found 0"):
+            fovea.explain(steps=3, layers=1, schedule=schedule)
+        with self.assertRaisesRegex(ValueError, "3 steps need as many sigmas, not 2"):
+            fovea.explain(steps=3, layers=1, schedule=schedule, sigmas=[1.0, 0.5])
+        with self.assertRaises(TypeError):
+            fovea.explain(sigmas=[1.0])
         with self.assertRaises(fovea.ArgumentError):
             fovea.explain(steps=0, layers=1)
         with self.assertRaises(TypeError):

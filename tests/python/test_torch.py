@@ -331,5 +331,44 @@ class Documentation(TorchCase):
                 exec(block, names)
 
 
+
+class Joint(unittest.TestCase):
+    def check(self, device):
+        for strategy in ("front", "rear"):
+            for layout, axis in (("bshd", 1), ("bhsd", 2)):
+                with self.subTest(strategy=strategy, layout=layout):
+                    made = inputs(device=device, seq_q=70, seq_kv=70)
+                    q, k, v = (t.transpose(1, 2) if axis == 2 else t for t in made)
+                    cut = (20, 50) if strategy == "front" else (50, 20)
+                    parts = [t.split(cut, axis) for t in (q, k, v)]
+                    joint, own = (0, 1) if strategy == "front" else (1, 0)
+                    keys = torch.rand(2, 70, device=device) > 0.2
+                    (out, joint_out), lse = fovea.torch.attend_jointly(
+                        *(p[own] for p in parts), *(p[joint] for p in parts), keys, strategy=strategy, layout=layout,
+                        return_lse=True,
+                    )  # fmt: skip
+                    whole, whole_lse = fovea.torch.attention(q, k, v, keys, layout=layout, return_lse=True)
+                    wanted = whole.split(cut, axis)
+                    self.assertTrue(torch.equal(out, wanted[own]) and torch.equal(joint_out, wanted[joint]))
+                    self.assertTrue(torch.equal(lse, whole_lse))
+
+    def test_cpu(self):
+        self.check("cpu")
+
+    @needs_cuda
+    def test_cuda(self):
+        self.check("cuda")
+
+    def test_refusals(self):
+        q, k, v = inputs()
+        with self.assertRaisesRegex(fovea.UnsupportedError, "put the joint tokens into the documents") as caught:
+            fovea.torch.attend_jointly(q[0], k[0], v[0], q[0], k[0], v[0], layout="packed")
+        self.assertEqual(caught.exception.reasons[0].field, "layout")
+        with self.assertRaisesRegex(fovea.ArgumentError, "joint k"):
+            fovea.torch.attend_jointly(q, k, v, q, k[..., :8], v)
+        with self.assertRaisesRegex(fovea.ArgumentError, "front, rear"):
+            fovea.torch.attend_jointly(q, k, v, q, k, v, strategy="middle")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,6 +1,8 @@
 """The real packages behind Fovea's names on a CUDA device: numerics, compilers, refusals. What is absent is skipped."""
 
 import importlib
+import json
+import os
 import pathlib
 import tempfile
 import unittest
@@ -8,9 +10,10 @@ import unittest
 from torch_case import SEED, TorchCase, fovea, needs_cuda, oracle, torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
+import fovea.check
 from fovea.torch import providers
-from fovea.torch.providers import validate
 
+RECORDS = pathlib.Path(os.environ["TEST_SOURCE_DIR"]) / "docs" / "validation"
 # The dimensions that the execution contract is sampled at, with batches of 1 and 2 and up to 1,024 tokens.
 DIMENSIONS = ((32, 32), (64, 64), (80, 48), (192, 128), (256, 256))
 SHAPES = ((1, 256, 256), (2, 384, 1024), (2, 1024, 127))
@@ -67,6 +70,15 @@ class Package(TorchCase):
 @needs_cuda
 class Flash4(Package):
     package = "fa4"
+
+    def committed(self):
+        """Whether a committed record is of this version on this kind of device."""
+        stated = {
+            "library": f"package fa4 {self.version}",
+            "device_class": "sm_{}{}".format(*torch.cuda.get_device_capability()),
+        }
+        records = map(json.loads, (file.read_text() for file in RECORDS.glob("FLASH_ATTN_4-*.json")))
+        return any(stated.items() <= record.items() for record in records)
 
     def eager(self, *given, **arguments):
         result = importlib.import_module("flash_attn.cute").flash_attn_func(*given, **arguments)
@@ -183,10 +195,14 @@ class Flash4(Package):
         given = tensors(1, 256, 256, 64)
         key = self.key("FLASH_ATTN_4")
         report = fovea.torch.resolve(*given, key=key)
-        self.assertEqual((report["path"], report["support"]), ("fa4_dense", "unmigrated"))
+        support = "supported" if self.committed() else "unmigrated"
+        self.assertEqual((report["path"], report["support"]), ("fa4_dense", support))
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "record.json"
-            file.write_text(validate.text(validate.record("fa4")))
+            done = fovea.check.main(
+                ["--contract", "--backend", "FLASH_ATTN_4", "--device", "cuda", "--record", str(file)]
+            )
+            self.assertEqual(done, 0)
             providers.bind("fa4", records={"fa4": file})
         report = fovea.torch.resolve(*given, key=key, require_fullgraph=True)
         self.assertEqual(

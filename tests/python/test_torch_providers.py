@@ -3,7 +3,7 @@
 import importlib.machinery
 import importlib.util
 import json
-import pathlib
+import os
 import sys
 import tempfile
 import types
@@ -16,6 +16,8 @@ from fovea.torch import providers
 SEED = 20260802
 HOPPER = {"sm": 90, "cuda": "13.0", "flash_attn": "2.8.3", "flash_attn_3": "3.0.0", "fa4": "4.0.0"}
 HOPPER["sageattention"] = "2.2.0"
+# A version of flash-attn-4 that there is none of.
+CUTE = "4.0.0b0"
 # The dimensions that the execution contract is sampled at.
 DIMENSIONS = ((32, 32), (64, 64), (80, 48), (192, 128), (256, 256))
 
@@ -76,7 +78,7 @@ class Fakes:
         self.module("flash_attn", "2.8.3", **functions)
         self.module("flash_attn_interface", "3.0.0", **functions)
 
-    def cute(self, rule=True):
+    def cute(self, rule=True, version="4.0.0b36"):
         def flash_attn_func(q, k, v, softmax_scale=None, causal=False, window_size=(None, None), return_lse=False):
             self.calls.append(("cute", q.data_ptr(), q.stride(), causal, window_size))
             out, lse = exact(q, k, v, softmax_scale, causal)
@@ -91,8 +93,8 @@ class Fakes:
 
         parent = sys.modules.get("flash_attn") or self.module("flash_attn", "2.8.3")
         members = {"flash_attn_func": flash_attn_func, "flash_attn_varlen_func": flash_attn_varlen_func}
-        parent.cute = self.module("flash_attn.cute", "4.0.0b36", **members)
-        parent.cute.interface = self.module("flash_attn.cute.interface", "4.0.0b36")
+        parent.cute = self.module("flash_attn.cute", version, **members)
+        parent.cute.interface = self.module("flash_attn.cute.interface", version)
         if rule:
             parent.cute.interface._validate_head_dims = validate
 
@@ -140,20 +142,33 @@ class Providers(unittest.TestCase):
 
         return make(seq_q, 4, dim), make(seq_kv, 2, dim), make(seq_kv, 2, dim_v or dim)
 
-    def record(self, **changes):
-        """A file that bind() takes as the record of the fake CuTe package."""
-        stated = {"schema": "fovea.validation/1", "library": "fa4 4.0.0b36", "device_class": "sm_90", "pass": True}
-        if torch.cuda.is_available():
-            stated["device_class"] = "sm_{}{}".format(*torch.cuda.get_device_capability())
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        path = pathlib.Path(folder.name) / "record.json"
-        path.write_text(json.dumps({**stated, **changes}))
-        return path
-
     def key(self, backend, facts=HOPPER, **spec):
         config = {"default": {"backend": backend, **{name: value for name, value in spec.items() if value}}}
         return fovea.torch.resolve_key(config, platform="cuda", facts=facts)
+
+    def cute(self, rule=True):
+        """The fake CuTe package on a Hopper GPU, as a version that no committed record is of."""
+        self.fakes.cute(rule, CUTE)
+        provider = providers.PROVIDERS["fa4"]
+        for name, value in (("capability", lambda: 9), ("distributions", ())):
+            setattr(provider, name, value)
+            self.addCleanup(provider.__dict__.pop, name, None)
+
+    def record(self, **changes):
+        """The file of a validation run of FLASH_ATTN_4 that never took place: what such a file does is tested."""
+        head = {"schema": "fovea.validation/1", "backend": "FLASH_ATTN_4", "provider": f"package fa4 {CUTE}"}
+        head.update(library=f"package fa4 {CUTE}", path="fa4_dense", platform="cuda", device_class="sm_90")
+        head.update(device="a GPU", driver="1", compiler="GNU", fovea="0.1.0", date="2026-01-01")
+        cases = [
+            {"kind": kind, "problem": "bf16 b1 h2 s9 d64", "path": "fa4_dense", "ran": True, "outside": 0, "pass": True}
+            for kind in ("dense", "unequal lengths", "replay")
+        ]
+        head.update(atol=0.01, rtol=0.01, captured=True, cases=cases, **{"pass": True, **changes})
+        handle, name = tempfile.mkstemp(suffix=".json")
+        self.addCleanup(os.remove, name)
+        with os.fdopen(handle, "w") as stream:
+            json.dump(head, stream)
+        return name
 
     def check(self, backend, tensors, causal=None, provider="package", **arguments):
         key = self.key(backend, provider=provider)
@@ -234,11 +249,9 @@ class Providers(unittest.TestCase):
             fovea.torch.attention(*self.tensors(), mask, key=self.key("FLASH_ATTN_2", provider="package"))
 
     def test_fa4_is_supported_exactly_where_it_was_validated(self):
-        self.fakes.cute()
-        providers.PROVIDERS["fa4"].capability = lambda: 9
-        self.addCleanup(providers.PROVIDERS["fa4"].__dict__.pop, "capability")
+        self.cute()
         (row,) = providers.bind("fa4", records={"fa4": self.record()})
-        self.assertEqual(row["version"], "4.0.0b36")
+        self.assertEqual(row["version"], CUTE)
         for dim, dim_v in DIMENSIONS:
             tensors = self.tensors(dim, dim_v)
             report = fovea.torch.resolve(*tensors, key=self.key("FLASH_ATTN_4"), require_fullgraph=True)
@@ -247,7 +260,7 @@ class Providers(unittest.TestCase):
             )
             self.assertEqual(report["requested"]["status"], "supported")
             receipt = self.check("FLASH_ATTN_4", tensors)
-            self.assertEqual((receipt["path"], receipt["provider"]), ("fa4_dense", "package fa4 4.0.0b36"))
+            self.assertEqual((receipt["path"], receipt["provider"]), ("fa4_dense", f"package fa4 {CUTE}"))
         tensors = self.tensors()
         for arguments in (
             {"is_causal": True},
@@ -270,30 +283,38 @@ class Providers(unittest.TestCase):
         self.assertIn("mask", self.reasons("FLASH_ATTN_4", tensors, provider=None, mask=torch.ones(2, 40).bool()))
 
     def test_fa4_without_a_record_or_a_rule_is_unmigrated(self):
-        self.fakes.cute()
-        providers.PROVIDERS["fa4"].capability = lambda: 9
-        self.addCleanup(providers.PROVIDERS["fa4"].__dict__.pop, "capability")
+        self.cute()
         tensors = self.tensors()
         providers.bind("fa4")
         report = fovea.torch.resolve(*tensors, key=self.key("FLASH_ATTN_4"))
         self.assertEqual((report["path"], report["support"]), ("fa4_dense", "unmigrated"))
-        self.fakes.cute(rule=False)
+        self.cute(rule=False)
         providers.bind("fa4", records={"fa4": self.record()})
         report = fovea.torch.resolve(*tensors, key=self.key("FLASH_ATTN_4"))
         self.assertEqual((report["support"], report["compilation_mode"]), ("unmigrated", "eager_only"))
 
-    def test_only_a_record_of_this_version_that_passed_counts(self):
-        self.fakes.cute()
-        wrong = {
-            "library": {"library": "fa4 4.0.0b35"},
-            "pass": {"pass": False},
-            "schema": {"schema": "fovea.run/1"},
-        }
-        for name, changes in wrong.items():
-            with self.assertRaisesRegex(fovea.ArgumentError, f"its {name} is"):
+    def test_only_a_record_of_this_version_and_device_that_passed_counts(self):
+        self.cute()
+        tensors = self.tensors()
+        for said, changes in (
+            ("is of package fa4 4.0.0a9", {"provider": "package fa4 4.0.0a9", "library": "package fa4 4.0.0a9"}),
+            ("without a validation record", {"device_class": "sm_100"}),
+            ("without a validation record", {"backend": "FLASH_ATTN"}),
+        ):
+            providers.bind("fa4", records={"fa4": self.record(**changes)})
+            report = fovea.torch.resolve(*tensors, key=self.key("FLASH_ATTN_4"))
+            self.assertEqual((report["path"], report["support"]), ("fa4_dense", "unmigrated"), changes)
+            self.assertIn(said, json.dumps(report["reasons"]))
+        for said, changes in (
+            ("does not pass", {"pass": False}),
+            ("is not of schema", {"schema": "fovea.run/1"}),
+            ("not captured", {"captured": False}),
+            ("lacks driver", {"driver": ""}),
+        ):
+            with self.assertRaisesRegex(fovea.ArgumentError, said):
                 providers.bind("fa4", records={"fa4": self.record(**changes)})
-        for file in (self.record() / "missing", __file__):
-            with self.assertRaisesRegex(fovea.ArgumentError, "is no validation record"):
+        for file in (os.path.join(tempfile.gettempdir(), "no-such-record.json"), __file__):
+            with self.assertRaises(fovea.ArgumentError):
                 providers.bind("fa4", records={"fa4": file})
 
     def test_the_folder_of_another_package_is_no_package(self):

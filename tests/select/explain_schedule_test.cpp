@@ -133,6 +133,39 @@ TEST_F(ExplainScheduleTest, SigmasChooseTheWindow) {
   EXPECT_EQ(picture(e), expected);
 }
 
+// The timesteps settle whether tiles are skipped, an entry for every stretch of steps.
+TEST_F(ExplainScheduleTest, TheGateOfSkipSoftmaxCutsTheRun) {
+  const AttentionConfig config = *parse_config(R"({"default": {"backend": "FLASH_ATTN",
+      "skip_softmax": {"threshold": 0.5, "disabled_until_timestep": 0.86}}})");
+  Explanation e = explained(config, nullptr, {query()}, {{5, 2, {1.0, 0.9, 0.86, 0.5, 0.0}}});
+  std::vector<std::string> expected = {"0-1/0-1 FLASH_ATTN", "0-1/2-4 FLASH_ATTN"};
+  EXPECT_EQ(picture(e), expected);
+  EXPECT_EQ(e.entries[0].skip->state, SkipState::gated);
+  EXPECT_EQ(e.entries[1].skip->state, SkipState::skips);
+  EXPECT_EQ(e.entries[1].skip->threshold, 0.5);
+  // A schedule cuts it too, and its own profile decides.
+  e = explained(config, R"({"profiles": {"late": "TORCH_SDPA"},
+      "steps": [{"start": 3, "end": 4, "profile": "late"}]})",
+                {query()}, {{5, 1, {1.0, 0.9, 0.86, 0.5, 0.9}}});
+  expected = {"0/0-1 FLASH_ATTN", "0/2 FLASH_ATTN", "0/3 TORCH_SDPA", "0/4 FLASH_ATTN"};
+  EXPECT_EQ(picture(e), expected);
+  EXPECT_FALSE(e.entries[2].skip);
+  EXPECT_EQ(e.entries[3].skip->state, SkipState::gated);
+  // Without timesteps nobody knows.
+  e = explained(config, nullptr, {query()}, {{5, 1, {}}});
+  ASSERT_EQ(e.entries.size(), 1U);
+  EXPECT_EQ(e.entries[0].skip->state, SkipState::unknown_timestep);
+}
+
+TEST_F(ExplainScheduleTest, TimestepsAreCheckedWhereverTheyAreGiven) {
+  const auto few = explain_schedule({}, nullptr, platform, {query()}, {{4, 1, {1.0, 0.5}}}, {});
+  ASSERT_FALSE(few);
+  EXPECT_EQ(few.error().message, "schedule: sigma: give the 4 sigmas of the run, found 2");
+  const auto large = explain_schedule({}, nullptr, platform, {query()}, {{2, 1, {2.0, 0.5}}}, {});
+  ASSERT_FALSE(large);
+  EXPECT_EQ(large.error().message, "schedule: sigma[0]: expected a number in [0, 1], found 2");
+}
+
 TEST_F(ExplainScheduleTest, WhatCannotBeLaidOutIsAnError) {
   const AttentionConfig layered = *parse_config(R"({"default": {"backend": "RADIAL_ATTN",
       "radial": {"dense_timesteps": 0, "dense_layers": 2}}})");

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tests/select/vendor_double.hpp"
+#include "tests/select/vendor_record.hpp"
 
 namespace fovea {
 namespace {
@@ -11,6 +12,7 @@ namespace {
 using test::vendor_layer;
 using test::VendorCall;
 using test::VendorDouble;
+using test::VendorRecord;
 
 constexpr const char* kNpu = "mindiesd=2.1.0";
 constexpr const char* kLaser = "mindiesd=2.1.0,laser=1";
@@ -96,6 +98,30 @@ void expect_no_full_graph(const Attention& layer, const Problem& problem) {
   EXPECT_EQ(report.support, SupportStatus::unmigrated);
 }
 
+std::shared_ptr<const ValidationFile> npu_record() {
+  VendorRecord record{.provider = "package mindiesd 2.1.0",
+                      .platform = "npu",
+                      .device_class = "npu",
+                      .path = "npu_dense",
+                      .kinds = {"dense", "unequal lengths", "replay"},
+                      .head = "d16"};
+  return record.file();
+}
+
+std::shared_ptr<const ValidationFile> rocm_record() {
+  VendorRecord record{.provider = "package aiter 0.1.7",
+                      .platform = "rocm",
+                      .device_class = "gfx942",
+                      .path = "rocm_dense",
+                      .kinds = {"dense", "unequal lengths", "replay"},
+                      .head = "d16"};
+  return record.file();
+}
+
+SupportStatus support_of(const Attention& layer, std::string_view problem) {
+  return layer.resolve_execution_path(*parse_problem(problem), {}).support;
+}
+
 // --- NPU with MindIE
 
 TEST(FlashAttn, npu_contract_path_identity) {
@@ -120,8 +146,8 @@ TEST(FlashAttn, npu_contract_path_identity) {
   ASSERT_EQ(report.reasons.size(), 1u);
   EXPECT_EQ(report.reasons[0].code, ReasonCode::unvalidated);
   EXPECT_EQ(report.reasons[0].remedy,
-            "validate it with fovea check --contract --backend FLASH_ATTN --device npu --record "
-            "FILE");
+            "validate it with python3 -m fovea.check --contract --backend FLASH_ATTN --device npu "
+            "--record FLASH_ATTN-mindiesd-npu.json");
 }
 
 TEST(FlashAttn, npu_contract_masks_are_forwarded_with_rows) {
@@ -226,17 +252,33 @@ TEST(FlashAttn, npu_contract_missing_mask_is_an_error) {
 }
 
 TEST(FlashAttn, npu_contract_other_surroundings_are_unverified) {
-  VendorDouble mindie("mindiesd", "a record", true);
+  VendorDouble mindie("mindiesd", npu_record());
   const Attention layer = vendor_layer(PlatformId::npu, kNpu);
   expect_unverified(layer, *parse_problem("bf16 b1 h2 s8 d16"), "npu_unverified");
 }
 
 TEST(FlashAttn, npu_contract_full_graph_requests_are_answered_conservatively) {
-  // A record does not promote a path that is only inspected.
-  VendorDouble mindie("mindiesd", "a record", true);
+  // Neither a record of other paths nor one of another version promotes.
+  VendorDouble mindie("mindiesd", npu_record());
   const Attention layer = vendor_layer(PlatformId::npu, kNpu);
-  expect_no_full_graph(layer, *parse_problem("bf16 b1 h2 s8 d16"));
   expect_no_full_graph(layer, *parse_problem("bf16 b1 h2 s8 d16 mask=keys"));
+  const Attention newer = vendor_layer(PlatformId::npu, "mindiesd=2.2.0");
+  expect_no_full_graph(newer, *parse_problem("bf16 b1 h2 s8 d16"));
+}
+
+TEST(FlashAttn, npu_contract_a_record_promotes_what_it_holds) {
+  VendorDouble mindie("mindiesd", npu_record(), false);
+  const Attention layer = vendor_layer(PlatformId::npu, kNpu);
+  EXPECT_EQ(support_of(layer, "bf16 b1 h2 s8 d16"), SupportStatus::supported);
+  // What did not run there: padding, other head sizes without a rule of the package, another name,
+  // surroundings.
+  EXPECT_EQ(support_of(layer, "bf16 b1 h2 s8 d16 mask=keys"), SupportStatus::unmigrated);
+  EXPECT_EQ(support_of(layer, "bf16 b1 h2 s8 d32"), SupportStatus::unmigrated);
+  EXPECT_EQ(support_of(layer, "f16 b1 h2 s8 d16"), SupportStatus::unmigrated);
+  const ExecutionPathResult padded =
+      layer.resolve_execution_path(*parse_problem("bf16 b1 h2 s8 d32"), {});
+  EXPECT_EQ(padded.reasons.back().got,
+            "npu_dense, its validation record does not cover head sizes 32/32");
 }
 
 // --- ROCm with AITER
@@ -284,14 +326,14 @@ TEST(FlashAttn, rocm_contract_masks_with_rows_are_refused_not_flattened) {
 }
 
 TEST(FlashAttn, rocm_contract_other_surroundings_are_unverified) {
-  VendorDouble aiter("aiter", "a record", true);
+  VendorDouble aiter("aiter", rocm_record());
   const Attention layer = vendor_layer(PlatformId::rocm, kRocm);
   expect_unverified(layer, *parse_problem("bf16 b1 h2 s8 d16"), "rocm_unverified");
 }
 
 TEST(FlashAttn, rocm_contract_full_graph_requests_are_answered_conservatively) {
-  VendorDouble aiter("aiter", "a record", true);
-  const Attention layer = vendor_layer(PlatformId::rocm, kRocm);
+  VendorDouble aiter("aiter", rocm_record());
+  const Attention layer = vendor_layer(PlatformId::rocm, "gfx=gfx950,aiter=0.1.7");
   expect_no_full_graph(layer, *parse_problem("bf16 b1 h2 s8 d16"));
 }
 
@@ -312,10 +354,27 @@ TEST(FlashAttn, rocm_contract_identity_comes_from_what_is_bound) {
   EXPECT_EQ(report.platform, PlatformId::rocm);
 }
 
+TEST(FlashAttn, rocm_contract_a_record_counts_for_its_name_only) {
+  // AITER_QUANT_ATTN takes the same path of the same package, with another kernel.
+  VendorDouble aiter("aiter", rocm_record());
+  const Attention layer = vendor_layer(PlatformId::rocm, kRocm);
+  EXPECT_EQ(support_of(layer, "bf16 b1 h2 s8 d16"), SupportStatus::supported);
+  const auto bound = *load_backend(backend::AITER_QUANT_ATTN, "package:aiter");
+  ExecutionContext context;
+  context.facts = *parse_facts(PlatformId::rocm, kRocm);
+  const Problem problem = *parse_problem("bf16 b1 h2 s8 d16");
+  const ExecutionPathResult other =
+      bound->resolve(backend::AITER_QUANT_ATTN, problem, nullptr, context);
+  EXPECT_EQ(other.path, "rocm_dense");
+  EXPECT_EQ(other.support, SupportStatus::unmigrated) << sentence(other.reasons);
+  EXPECT_EQ(bound->resolve(backend::FLASH_ATTN, problem, nullptr, context).support,
+            SupportStatus::supported);
+}
+
 // --- CUDA with FA4
 
 TEST(FlashAttn, fa4_dense_bf16_is_supported_with_a_record) {
-  VendorDouble fa4("fa4", "gb300 2026-09");
+  VendorDouble fa4("fa4", VendorRecord().file());
   const Attention layer = vendor_layer(PlatformId::cuda, kBlackwell);
   VendorCall call("bf16 b2 h4 s9 d80 dv=48 sk=17");
   expect_path(layer, call, fa4, "fa4_dense", SupportStatus::supported);
@@ -335,7 +394,7 @@ TEST(FlashAttn, fa4_dense_bf16_is_supported_with_a_record) {
 }
 
 TEST(FlashAttn, fa4_every_single_deviation_is_unmigrated) {
-  VendorDouble fa4("fa4", "a record");
+  VendorDouble fa4("fa4", VendorRecord().file());
   const Attention layer = vendor_layer(PlatformId::cuda, kBlackwell);
   expect_unverified(layer, *parse_problem("bf16 b1 h2 s8 d64"), "unverified");
   for (const char* text : {"f16 b1 h2 s8 d64", "f32 b1 h2 s8 d64", "bf16 b1 h2 s8 d64 mask=causal",
@@ -359,7 +418,7 @@ TEST(FlashAttn, fa4_every_single_deviation_is_unmigrated) {
 }
 
 TEST(FlashAttn, fa4_head_sizes_are_judged_by_the_package) {
-  VendorDouble fa4("fa4", "a record");
+  VendorDouble fa4("fa4", VendorRecord().file());
   const Attention layer = vendor_layer(PlatformId::cuda, kBlackwell);
   for (const char* dims : {"d32", "d64", "d80 dv=48", "d192 dv=128", "d256"}) {
     const int before = fa4.validations();
@@ -380,7 +439,7 @@ TEST(FlashAttn, fa4_head_sizes_are_judged_by_the_package) {
 
 TEST(FlashAttn, fa4_without_a_validator_or_record_is_unmigrated) {
   for (const bool validator : {false, true}) {
-    VendorDouble fa4("fa4", validator ? "" : "a record", validator);
+    VendorDouble fa4("fa4", validator ? nullptr : VendorRecord().file(), validator);
     const Attention layer = vendor_layer(PlatformId::cuda, kBlackwell);
     VendorCall call("bf16 b1 h2 s8 d64");
     expect_path(layer, call, fa4, "fa4_dense", SupportStatus::unmigrated);
@@ -404,6 +463,32 @@ TEST(FlashAttn, an_unbound_package_answers_for_its_device_but_runs_nothing) {
   const auto got = call.run(layer);
   ASSERT_FALSE(got.has_value());
   EXPECT_NE(got.error().message.find("bind_package"), std::string::npos) << got.error().message;
+}
+
+TEST(FlashAttn, memory_of_other_devices_is_the_callers) {
+  VendorDouble aiter("aiter");
+  VendorCall call("bf16 b1 h2 s8 d16");
+  for (TensorView* view : {&call.tensors.q, &call.tensors.k, &call.tensors.v})
+    view->device = {DeviceType::rocm, 0};
+  const auto unplaced = call.run(vendor_layer(PlatformId::rocm, kRocm));
+  ASSERT_FALSE(unplaced.has_value()) << "host memory was taken for a ROCm device";
+  EXPECT_EQ(unplaced.error().code, ErrorCode::unsupported);
+  EXPECT_EQ(unplaced.error().reasons.at(0).field, "outputs");
+  EXPECT_EQ(unplaced.error().reasons.at(0).got, "allocated on rocm:0");
+  // With outputs in place the call runs on them.
+  std::vector<uint16_t> out(8 * 2 * 16);
+  call.tensors.out = make_view(out.data(), kBF16, {1, 8, 2, 16}, {DeviceType::rocm, 0});
+  const auto plan = vendor_layer(PlatformId::rocm, kRocm).plan(call.tensors, call.options);
+  ASSERT_TRUE(plan.has_value()) << plan.error().message;
+  EXPECT_EQ(plan->receipt->path, "rocm_dense");
+  // Without facts nothing is known of such a device, and it is not taken for a CPU.
+  AttentionConfig config;
+  config.default_spec.emplace().backend = backend::FLASH_ATTN;
+  const auto unknown =
+      Attention::create({}, config, &serial_executor())->run(call.tensors, call.options);
+  ASSERT_FALSE(unknown.has_value());
+  EXPECT_EQ(unknown.error().reasons.at(0).field, "device");
+  EXPECT_FALSE(unknown.error().reasons.at(0).remedy.empty());
 }
 
 TEST(FlashAttn, a_kernel_that_throws_is_an_error) {

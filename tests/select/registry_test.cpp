@@ -155,5 +155,90 @@ TEST(Registry, QuantisedPackagesAreLossy) {
   EXPECT_FALSE(loaded->resolve(backend::FLASH_ATTN_4, problem, nullptr, context).lossy);
 }
 
+TEST(Registry, AQuantBlockIsJudgedForDeviceVersionAndCall) {
+  const struct {
+    const char* facts;
+    const char* spec;
+    const char* problem;
+    const char* refusal;
+  } cases[] = {
+      {"sm=100,trtllm=1,flashinfer=0.6.18rc10", R"j("TRTLLM_ATTN", "quant": {"dtype_qk": "int8"})j",
+       "bf16 b1 h2 s64 d128", ""},
+      {"sm=100,trtllm=1,flashinfer=unknown", R"j("TRTLLM_ATTN", "quant": {"dtype_qk": "int8"})j",
+       "bf16 b1 h2 s64 d128", ""},
+      {"sm=103,trtllm=1,flashinfer=0.6.18", R"j("TRTLLM_ATTN", "quant": {"dtype_qk": "int8"})j",
+       "bf16 b1 h2 s64 d128",
+       "quant.dtype_qk int8 on sm_103 is not supported (accepted: int8 on sm_100), use fp8_e4m3, "
+       "or "
+       "remove quant"},
+      {"sm=103,trtllm=1,flashinfer=0.6.18", R"j("TRTLLM_ATTN", "quant": {"dtype_qk": "fp8_e4m3"})j",
+       "bf16 b1 h2 s64 d128", ""},
+      {"sm=101,trtllm=1,flashinfer=0.6.18", R"j("TRTLLM_ATTN", "quant": {"dtype_qk": "fp8_e4m3"})j",
+       "bf16 b1 h2 s64 d128",
+       "quant.dtype_qk fp8_e4m3 on sm_101 is not supported (accepted: fp8_e4m3 on sm_100, sm_103), "
+       "remove quant"},
+      {"sm=100,trtllm=1,flashinfer=0.6.17", R"j("TRTLLM_ATTN", "quant": {"dtype_qk": "fp8_e4m3"})j",
+       "bf16 b1 h2 s64 d128",
+       "flashinfer 0.6.17 does not fit (needed: >= 0.6.18 for quant.dtype_qk fp8_e4m3), pip "
+       "install "
+       "flashinfer-python"},
+      {"sm=100,trtllm=1,flashinfer=0.6.10", R"j("TRTLLM_ATTN", "quant": {})j",
+       "bf16 b1 h2 s64 d128", ""},
+      // Upstream drops the block without a word.
+      {"sm=100,trtllm=1,flashinfer=0.6.18", R"j("TRTLLM_ATTN", "quant": {"dtype_qk": "int8"})j",
+       "bf16 b1 h2 s64 d128 mask=causal",
+       "quant.dtype_qk int8 with causal masking is not supported (accepted: calls without causal "
+       "masking), remove quant for this role"},
+      {"sm=90,flashinfer_prefill=1,flashinfer=0.6.14",
+       R"j("FLASHINFER_ATTN", "quant": {"dtype_vo": "fp8_e4m3"})j", "bf16 b1 h2 s64 d128",
+       "flashinfer 0.6.14 does not fit (needed: >= 0.6.15 for quant.dtype_vo fp8_e4m3), pip "
+       "install "
+       "flashinfer-python"},
+      {"sm=90,flashinfer_prefill=1,flashinfer=0.6.15",
+       R"j("FLASHINFER_ATTN", "quant": {"dtype_vo": "fp8_e4m3"})j", "bf16 b1 h2 s64 d128", ""},
+  };
+  const auto loaded = *load_backend(backend::TRTLLM_ATTN, "package:any");
+  for (const auto& c : cases) {
+    SCOPED_TRACE(std::string(c.facts) + ' ' + c.spec);
+    const auto config = parse_config(std::string(R"j({"default": {"backend": )j") + c.spec + "}}");
+    ASSERT_TRUE(config) << config.error().message;
+    ExecutionContext context;
+    context.facts = *parse_facts(PlatformId::cuda, c.facts);
+    context.local = false;
+    const AttentionSpec& spec = *config->default_spec;
+    const ExecutionPathResult report =
+        loaded->resolve(spec.backend, *parse_problem(c.problem), &spec, context);
+    EXPECT_EQ(report.support == SupportStatus::unsupported, *c.refusal != '\0');
+    if (*c.refusal != '\0') {
+      EXPECT_EQ(sentence(report.reasons), c.refusal);
+    }
+  }
+}
+
+// Bug: TRTLLM_ATTN and FLASHINFER_ATTN with a quant block called themselves exact.
+TEST(Registry, AQuantBlockMakesAPackageLossy) {
+  ExecutionContext context;
+  context.facts = *parse_facts(PlatformId::cuda, "sm=100,cuda=13.0,trtllm=1,flashinfer_prefill=1");
+  context.local = false;
+  const auto loaded = *load_backend(backend::TRTLLM_ATTN, "package:any");
+  const Problem problem = *parse_problem("bf16 b1 h2 s64 d128");
+  const std::pair<const char*, bool> cases[] = {
+      {R"j({"backend": "TRTLLM_ATTN"})j", false},
+      {R"j({"backend": "TRTLLM_ATTN", "quant": {"dtype_qk": "int8"}})j", true},
+      {R"j({"backend": "TRTLLM_ATTN", "quant": {"dtype_qk": "fp8_e4m3", "dtype_vo": "fp8_e4m3"}})j",
+       true},
+      {R"j({"backend": "FLASHINFER_ATTN", "quant": {"dtype_qk": "bfloat16"}})j", false},
+      {R"j({"backend": "FLASHINFER_ATTN", "quant": {"dtype_qk": "float16"}})j", true},
+      {R"j({"backend": "FLASHINFER_ATTN", "quant": {"dtype_vo": "fp8_e4m3"}})j", true},
+      {R"j({"backend": "FLASHINFER_ATTN", "quant": {"flashinfer_backend": "fa2"}})j", false},
+  };
+  for (const auto& [json, lossy] : cases) {
+    const auto config = parse_config(std::string(R"j({"default": )j") + json + "}");
+    ASSERT_TRUE(config) << config.error().message;
+    const AttentionSpec& spec = *config->default_spec;
+    EXPECT_EQ(loaded->resolve(spec.backend, problem, &spec, context).lossy, lossy) << json;
+  }
+}
+
 }  // namespace
 }  // namespace fovea

@@ -34,13 +34,14 @@ struct SeenCall {
 
 class VendorDouble {
  public:
-  // `record`: the name of a validation record, or none. `validator`: whether the package publishes
+  // `record`: of a validation run, or none. `validator`: whether the package publishes
   // a rule for head sizes (multiples of 8 up to 256, values up to queries).
-  explicit VendorDouble(std::string package, std::string record = {}, bool validator = true)
+  explicit VendorDouble(std::string package, std::shared_ptr<const ValidationFile> record = {},
+                        bool validator = true)
       : package_(std::move(package)) {
     PackageKernel kernel;
     kernel.package = package_;
-    kernel.validation_record = std::move(record);
+    kernel.validation = std::move(record);
     kernel.run = [this](const PackageCall& call) { return run(call); };
     if (validator)
       kernel.validate_dims = [this](int64_t head_dim, int64_t dim_v, int64_t alignment) {

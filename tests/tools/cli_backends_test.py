@@ -15,6 +15,7 @@ ROW = {
     "path",
     "compilation_mode",
     "reasons",
+    "assumed",
 }
 
 

@@ -3,7 +3,7 @@
 import math
 import unittest
 
-from cli_support import UNSUPPORTED, USAGE, CliTest
+from cli_support import DEVICE, SOURCE, UNSUPPORTED, USAGE, CliTest
 
 ENTRY = {
     "role",
@@ -30,6 +30,7 @@ ENTRY = {
     "sparse",
     "promote",
     "skip_softmax",
+    "assumed",
 }
 
 RADIAL = '{"default": {"backend": "RADIAL_ATTN", "radial": {"dense_timesteps": %d, "dense_layers": %d}}}'
@@ -107,6 +108,17 @@ class ExplainTest(CliTest):
         (entry,) = self.explain(*common, *layer, "transformer.blocks.0.attn1", code=0)["entries"]
         self.assertEqual(entry["skip_softmax"]["ignored_by"], "blocks.0.attn1")
         self.assertFalse(entry["lossy"])
+        gated = config.replace("0.5}", '0.5, "disabled_until_timestep": 0.86}')
+        run = ["--config", gated, *device, *layer, "blocks.7.attn1", "--steps", 3, "--layers", 2]
+        states = [
+            (entry["steps"], entry["skip_softmax"]["state"])
+            for entry in self.explain(*run, "--sigmas", "1,0.9,0.4", code=0)["entries"]
+        ]
+        self.assertEqual(states, [("0-1", "gated"), ("2", "skips")])
+        self.assertIn("skip_softmax gated in steps 0-1", self.succeed("explain", *run, "--sigmas", "1,0.9,0.4").out)
+        (entry,) = self.explain(*run, code=0)["entries"]
+        self.assertEqual(entry["skip_softmax"]["state"], "unknown_timestep")
+        self.fail_with(USAGE, "give the 3 sigmas of the run, found 2", "explain", *run, "--sigmas", "1,0.9")
         self.fail_with(USAGE, "--calibration and --layer-name go together", "explain", *common, "--calibration", "{}")
         self.fail_with(
             USAGE, "calibration: the top level: holds no sparse_attention_config", "explain", *common, *layer[:1], "{}",
@@ -158,6 +170,42 @@ class ExplainTest(CliTest):
         self.assertEqual(entry["problem"], "bf16 b1 h40 s75600 d128")
         self.assertEqual(document["platform"], "cuda")
         self.assertEqual(document["facts"]["sm"], "90")
+
+    def test_files_of_models_and_devices_are_read_like_presets(self):
+        for model in ("wan2.1-i2v-14b", "flashvsr", "z-image"):
+            for device in ("h200", "mi300x", "cpu"):
+                files = (SOURCE / "data" / "models" / f"{model}.json", SOURCE / "data" / "devices" / f"{device}.json")
+                self.assertEqual(
+                    self.explain("--model", files[0], "--device", files[1]),
+                    self.explain("--model", model, "--device", device),
+                )
+        text = (SOURCE / "data" / "devices" / "h200.json").read_text()
+        self.assertEqual(self.explain("--device", text, "--facts", "sm=80")["facts"]["sm"], "80")
+        self.assertEqual(self.explain("--device", text, "--facts", "sm=80")["facts"]["cuda"], "13.0")
+
+    def test_what_is_wrong_with_a_file_is_said(self):
+        cases = [
+            ("--model", "./none", "model file './none': there is no such file; JSON text would start with '{'"),
+            ("--model", "/", "model file '/': is a directory"),
+            ("--model", "own", "flashvsr; a file is named by a path with a '/' or ending in .json"),
+            ("--device", "own", "cpu; a file is named by a path with a '/' or ending in .json"),
+            ("--device", "none.json", "device file 'none.json': there is no such file"),
+            ("--device", '{"name": "x"}', "--device: 2 problems\n  the top level: lacks platform"),
+            ("--model", '{"names": "x"', "--model: not valid JSON: the text ends too early"),
+        ]
+        for flag, value, message in cases:
+            self.fail_with(USAGE, message, "explain", flag, value)
+        file = self.folder / "box.json"
+        file.write_text('{"name": "box", "platform": "cpu", "facts": {"ias": "avx2"}}')
+        message = f"{file}: cpu facts: unknown key 'ias'; keys are isa; did you mean 'isa'?"
+        self.fail_with(USAGE, message, "explain", "--device", file)
+        self.fail_with(USAGE, message, "backends", "--device", file)
+
+    def test_a_model_has_no_more_layers_than_it_states(self):
+        entries = self.explain("--model", "z-image", "--device", "h200", "--layers", 10)["entries"]
+        self.assertEqual([entry["layers"] for entry in entries], ["0-1", "0-1", "0-9"])
+        run = ["explain", "--model", "wan2.1-t2v-14b", "--layers", 41]
+        self.fail_with(USAGE, "--layers 41 is more than the 40 that a role of wan2.1-t2v-14b has", *run)
 
     def test_model_takes_a_size_and_a_type(self):
         document = self.explain(
@@ -397,9 +445,10 @@ class ExplainPolicyTest(CliTest):
         for device, backend in (("mi300x", "FLASH_ATTN"), ("ascend910b", "FLASH_ATTN")):
             code, entry = self.entry("--device", device, "--backend", backend)
             self.assertEqual((code, entry["support"]), (0, "unmigrated"))
-            self.assertIn("fovea check --contract --backend FLASH_ATTN", entry["promote"])
+            self.assertIn("python3 -m fovea.check --contract --backend FLASH_ATTN", entry["promote"])
             table = self.fovea("explain", "--device", device, "--backend", backend).out
-            self.assertIn("fovea check --contract --backend FLASH_ATTN", table)
+            self.assertIn("python3 -m fovea.check --contract --backend FLASH_ATTN", table)
+            self.assertIn("without a validation record", table)
 
 
 class ExplainErrorTest(CliTest):
@@ -416,13 +465,36 @@ class ExplainErrorTest(CliTest):
         self.fail_with(USAGE, "musa", "explain", "--platform", "tpu")
 
     def test_platform_without_facts(self):
-        self.fail_with(
-            USAGE,
-            "--platform cuda needs --facts or --device: nothing of it is probed here",
-            "explain",
-            "--platform",
-            "cuda",
+        advice = "; describe one with --platform and --facts, or name a preset with --device"
+        absent = "this machine has no musa:4096 (looked at /sys/bus/pci/devices)"
+        self.fail_with(DEVICE, absent + advice, "explain", "--device", "musa:4096")
+        self.fail_with(DEVICE, absent + advice, "backends", "--device", "MUSA:4096")
+        for platform in ("musa", "npu"):
+            outcome = self.fovea("explain", "--platform", platform)
+            if outcome.code:
+                message = self.fail_with(USAGE, advice, "explain", "--platform", platform)["message"]
+                self.assertTrue(message.startswith(f"this machine has no {platform}:0 (looked at /"), message)
+        for device in ("rocm:", "rocm:x", "npu:-1", "cuda:99999999999"):
+            message = f"--device '{device}' needs a number after ':', such as {device.split(':')[0]}:0"
+            self.fail_with(USAGE, message, "explain", "--device", device)
+        message = "--device rocm is asked what it is; leave --platform out, or name a preset to change"
+        self.fail_with(USAGE, message, "explain", "--device", "rocm", "--platform", "rocm")
+
+    def test_what_an_answer_takes_for_granted_is_said(self):
+        facts = ["--platform", "cuda", "--facts", "sm=100,fa4=4.0"]
+        entry = self.fovea("explain", "--backend", "FA4", *facts, "--format", "json").json()["entries"][0]
+        (assumed,) = entry["assumed"]
+        self.assertEqual(
+            (assumed["code"], assumed["field"], assumed["got"], assumed["accepted"]),
+            ("assumed", "cuda", "not given", ">= 12.8"),
         )
+        line = "FLASH_ATTN_4 takes for granted: cuda is not given (taken to be: >= 12.8), state cuda"
+        self.assertIn("default: " + line, self.succeed("explain", "--backend", "FA4", *facts).out)
+        self.assertIn(line, self.succeed("backends", "--backend", "FA4", *facts).out)
+        (row,) = self.succeed("backends", "--backend", "FA4", *facts, "--format", "json").json()["backends"]
+        self.assertEqual(row["assumed"], [assumed])
+        stated = self.succeed("explain", "--backend", "FA4", *facts[:3], facts[3] + ",cuda=13.0")
+        self.assertNotIn("takes for granted", stated.out)
 
     def test_facts_without_platform(self):
         self.fail_with(USAGE, "--facts needs --platform or --device", "explain", "--facts", "sm=90")

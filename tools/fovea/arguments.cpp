@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fovea/added_platform.hpp"
 #include "fovea/calibration.hpp"
 #include "fovea/libraries.hpp"
 #include "src/core/text.hpp"
@@ -33,22 +34,64 @@ std::string overlay(std::string_view preset, std::string_view changes) {
   return merged;
 }
 
-constexpr const char* kCudnnHelp = "The cuDNN library to load on a GPU (libcudnn.so.9)";
-
-// "cuda" or "cuda:N", a device of this machine rather than a preset.
-bool names_cuda(std::string_view device) {
-  const std::string word = text::fold(text::trim(device));
-  return word == "cuda" || word.starts_with("cuda:");
+// JSON text or a path, rather than the name of a preset.
+bool names_file(std::string_view argument) {
+  const std::string_view word = text::trim(argument);
+  return word.starts_with('{') || word.ends_with(".json") ||
+         word.find('/') != std::string_view::npos;
 }
 
-const DevicePreset* find_preset(std::string_view name) {
-  for (const DevicePreset& preset : device_presets()) {
-    if (text::equal_folded(preset.name, name)) return &preset;
+std::string_view origin_of(const std::string& argument, std::string_view flag) {
+  return text::trim(argument).starts_with('{') ? flag : std::string_view(argument);
+}
+
+// Says how a file would be named, where a name is not that of a preset.
+template <class T>
+Result<T> named(Result<T> found) {
+  if (found || !found.error().message.starts_with("unknown")) return found;
+  Error error = std::move(found).error();
+  error.message += "; a file is named by a path with a '/' or ending in .json";
+  return error;
+}
+
+constexpr const char* kCudnnHelp = "The cuDNN library to load on a GPU (libcudnn.so.9)";
+
+// A device of this machine rather than a preset.
+struct LocalName {
+  PlatformId platform = PlatformId::cpu;
+  int index = 0;
+};
+
+// Reads "cuda", "rocm:1" and the like. Nothing for other names; an error for a wrong index.
+Result<std::optional<LocalName>> local_name(const std::string& device) {
+  const std::string word = text::fold(text::trim(device));
+  const size_t colon = word.find(':');
+  for (const PlatformId platform : all_platforms()) {
+    if (platform == PlatformId::cpu || word.substr(0, colon) != name(platform)) continue;
+    if (colon == std::string::npos) return std::optional(LocalName{platform, 0});
+    const std::optional<int64_t> index = text::parse_integer(word.substr(colon + 1));
+    if (!index || *index < 0 || *index > INT32_MAX)
+      return usage_error(text::concat("--device ", text::quote(device),
+                                      " needs a number after ':', ", "such as ", name(platform),
+                                      ":0"));
+    return std::optional(LocalName{platform, static_cast<int>(*index)});
   }
-  return nullptr;
+  return std::optional<LocalName>();
+}
+
+Result<DevicePreset> device_preset(const std::string& argument) {
+  if (!names_file(argument)) return named(find_device_preset(argument));
+  FOVEA_TRY(const std::string text, read_config_argument(argument, "device"));
+  return parse_device_preset(text, origin_of(argument, "--device"));
 }
 
 }  // namespace
+
+Result<ModelDescription> read_model(const std::string& argument, ModelSize size) {
+  if (!names_file(argument)) return named(describe_model(argument, size));
+  FOVEA_TRY(const std::string text, read_config_argument(argument, "model"));
+  return describe_model_json(text, origin_of(argument, "--model"), size);
+}
 
 void ConfigArguments::declare(Flags& flags) {
   flags.add("--config", "FILE|JSON", &config,
@@ -125,9 +168,11 @@ Result<std::optional<AttentionMetadata>> MetadataArguments::build() const {
 }
 
 void FactsArguments::declare(Flags& flags) {
-  flags.add("--device", "PRESET", &device,
-            "Judge for a named device such as h200 ('fovea devices --presets'), or for cuda[:N] of "
-            "this machine (its CPU)");
+  flags.add(
+      "--device", "PRESET|FILE", &device,
+      "Judge for a named device such as h200 ('fovea devices --presets') or one described by a "
+      ".json file, or for cuda[:N], rocm[:N], npu[:N], xpu[:N] or "
+      "musa[:N] of this machine (its CPU)");
   flags.add("--platform", "NAME", &platform, "Judge for cuda, rocm, npu, xpu, musa or cpu");
   flags.add("--facts", "KEY=VALUE,...", &facts,
             "What is known of that device; with --device, changes to the preset");
@@ -140,27 +185,20 @@ Result<FactsArguments::Judged> FactsArguments::read() const {
   if (platform) {
     FOVEA_TRY(wanted, parse_platform(*platform));
   }
-  if (device && names_cuda(*device)) {
-    if (platform || facts) {
-      return usage_error(text::concat("--device ", *device,
-                                      " is asked what it is; leave --platform and --facts out, or "
-                                      "name a preset to change"));
-    }
-    FOVEA_TRY(const Device local, parse_device(*device));
-    FOVEA_TRY(DeviceFacts probed, probe_cuda(local.index));
-    return Judged{std::move(probed), true, local};
+  if (device) {
+    FOVEA_TRY(const std::optional<LocalName> local, local_name(*device));
+    if (local) return read_local(local->platform, local->index);
   }
   if (device) {
-    FOVEA_TRY(DeviceFacts preset, preset_facts(*device));
-    if (wanted && *wanted != preset.platform()) {
+    FOVEA_TRY(const DevicePreset preset, device_preset(*device));
+    if (wanted && *wanted != preset.platform) {
       return usage_error(text::concat("--device ", *device, " is on platform ",
-                                      name(preset.platform()), ", but --platform says ",
+                                      name(preset.platform), ", but --platform says ",
                                       name(*wanted), "; leave one of them out"));
     }
-    if (!facts) return Judged{std::move(preset), false};
-    const DevicePreset* row = find_preset(text::trim(*device));
-    FOVEA_TRY(DeviceFacts merged, parse_facts(preset.platform(), overlay(row->facts, *facts)));
-    return Judged{std::move(merged), false};
+    FOVEA_TRY(DeviceFacts stated,
+              parse_facts(preset.platform, facts ? overlay(preset.facts, *facts) : preset.facts));
+    return Judged{std::move(stated), false};
   }
   if (facts) {
     if (!wanted) {
@@ -169,12 +207,34 @@ Result<FactsArguments::Judged> FactsArguments::read() const {
     FOVEA_TRY(DeviceFacts parsed, parse_facts(*wanted, *facts));
     return Judged{std::move(parsed), false};
   }
-  if (wanted && *wanted != PlatformId::cpu) {
-    return usage_error(text::concat("--platform ", name(*wanted),
-                                    " needs --facts or --device: nothing of it is probed here"));
-  }
+  if (wanted && *wanted != PlatformId::cpu) return read_local(*wanted, 0);
   FOVEA_TRY(DeviceFacts local, probe_cpu());
   return Judged{std::move(local), true};
+}
+
+Result<FactsArguments::Judged> FactsArguments::read_local(PlatformId id, int index) const {
+  const bool cuda = id == PlatformId::cuda;
+  if (device && (platform || (cuda && facts))) {
+    return usage_error(text::concat("--device ", *device, " is asked what it is; leave ",
+                                    cuda ? "--platform and --facts" : "--platform",
+                                    " out, or name a preset to change"));
+  }
+  Result<DeviceFacts> probed = probe_device(id, index);
+  if (!probed) {
+    Error error = std::move(probed).error();
+    error.message += "; describe one with --platform and --facts, or name a preset with --device";
+    if (!device) error.code = ErrorCode::invalid_argument;
+    return error;
+  }
+  if (cuda) return Judged{*std::move(probed), true, Device{DeviceType::cuda, index}};
+  // Another program runs the packages there; what it has installed can be stated.
+  if (facts) {
+    std::string found;
+    for (const auto& [key, value] : probed->entries())
+      found += text::concat(found.empty() ? "" : ",", key, '=', value);
+    FOVEA_TRY(probed, parse_facts(id, overlay(found, *facts)));
+  }
+  return Judged{*std::move(probed), false};
 }
 
 void DeviceArguments::declare(Flags& flags) {

@@ -11,6 +11,7 @@
 #include "fovea/error.hpp"
 #include "fovea/executor.hpp"
 #include "fovea/metadata.hpp"
+#include "fovea/model_preset.hpp"
 #include "fovea/problem.hpp"
 #include "fovea/schedule.hpp"
 #include "tools/fovea/flags.hpp"
@@ -56,8 +57,8 @@ struct MetadataArguments {
   Result<std::optional<AttentionMetadata>> build() const;
 };
 
-// --platform, --facts and --device PRESET|cuda[:N]: the device to judge for, this machine's CPU by
-// default.
+// --platform, --facts and --device PRESET|FILE|PLATFORM[:N]: the device to judge for, this
+// machine's CPU by default.
 struct FactsArguments {
   std::optional<std::string> platform;
   std::optional<std::string> facts;
@@ -71,6 +72,9 @@ struct FactsArguments {
     Device where = kCpu;  // which of its devices
   };
   Result<Judged> read() const;
+
+ private:
+  Result<Judged> read_local(PlatformId id, int index) const;
 };
 
 // --device cpu|cuda[:N] and --threads: the device to run on.
@@ -84,6 +88,9 @@ struct DeviceArguments {
   Result<Device> target() const;
   Result<std::unique_ptr<Executor>> executor() const;
 };
+
+// --model PRESET|FILE|JSON at a size.
+Result<ModelDescription> read_model(const std::string& argument, ModelSize size);
 
 // "L,R" with -1 for unbounded. Error invalid_argument.
 Result<Window> parse_window(const std::string& text);

@@ -57,6 +57,17 @@ Table table_of(const BackendsReport& report) {
   return table;
 }
 
+// What the answers take for granted, a line for each name.
+std::string granted(const BackendsReport& report) {
+  std::string lines;
+  for (const BackendReport& row : report.backends) {
+    if (row.assumed.empty()) continue;
+    lines += text::concat(lines.empty() ? "\n" : "", name(row.backend),
+                          " takes for granted: ", sentence(row.assumed), "\n");
+  }
+  return lines;
+}
+
 // One line for each field of each option block, with the names it belongs to.
 Table options_table(const std::vector<OptionBlockInfo>& blocks) {
   Table table{{"block", "field", "type", "accepted", "default", "owners", "help"}, {}};
@@ -112,6 +123,7 @@ class BackendsVerb : public Verb {
       row.backend = backend;
       row.platforms = platforms_of(backend);
       row.report = std::move(explanation.entries.front().report);
+      row.assumed = std::move(explanation.entries.front().assumed);
       row.availability = availability_of(row, *platform);
       report.backends.push_back(std::move(row));
     }
@@ -124,7 +136,8 @@ class BackendsVerb : public Verb {
         terminal.write(to_csv(table_of(report)));
         break;
       case Format::table:
-        terminal.write(report.facts.text() + "\n\n" + terminal.aligned(table_of(report)));
+        terminal.write(report.facts.text() + "\n\n" + terminal.aligned(table_of(report)) +
+                       granted(report));
         break;
     }
     return kOk;

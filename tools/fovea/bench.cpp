@@ -16,7 +16,6 @@
 #include "tools/fovea/json.hpp"
 #include "tools/fovea/layer_run.hpp"
 #include "tools/fovea/roofline_plot.hpp"
-#include "tools/fovea/sparse_call.hpp"
 #include "tools/fovea/svg.hpp"
 #include "tools/fovea/verb.hpp"
 
@@ -230,10 +229,11 @@ class BenchVerb : public Verb {
     const std::optional<double> peak_before = core_peak_tflops(warm.receipt->isa, problem.dtype);
     run.warm_up_ms = 0;
     run.repeat = repeat_;
-    std::optional<SparseCall> sparse;
+    std::optional<validation::SparseCall> sparse;
     if (problem.sparse) {
-      FOVEA_TRY(sparse, make_sparse_call(problem, run));
-      sparse->place(run);
+      FOVEA_TRY(sparse, validation::make_sparse_call(problem, run.config, run.layer, run.tensors,
+                                                     *run.executor));
+      place(*sparse, run);
     }
     FOVEA_TRY(const RunReport measured, run_layer(run));
     const Receipt& receipt = *measured.receipt;

@@ -5,14 +5,13 @@
 #include "src/backends/reference/attend.hpp"
 #include "src/core/random_inputs.hpp"
 #include "src/core/text.hpp"
+#include "src/validation/record.hpp"
 #include "tools/fovea/arguments.hpp"
-#include "tools/fovea/contract_check.hpp"
-#include "tools/fovea/contract_record.hpp"
+#include "tools/fovea/contract_report.hpp"
 #include "tools/fovea/json.hpp"
 #include "tools/fovea/layer_run.hpp"
 #include "tools/fovea/quality.hpp"
 #include "tools/fovea/report_table.hpp"
-#include "tools/fovea/sparse_call.hpp"
 #include "tools/fovea/svg.hpp"
 #include "tools/fovea/tensors.hpp"
 #include "tools/fovea/verb.hpp"
@@ -139,14 +138,19 @@ class CheckVerb : public Verb {
     }
     if (record_) FOVEA_CHECK(check_record_file(*record_));
     FOVEA_TRY(const AttentionConfig config, config_.build(invocation.config_flags));
-    FOVEA_TRY(const std::unique_ptr<ContractDevice> device, open_contract_device(device_));
+    FOVEA_TRY(const std::unique_ptr<validation::RunDevice> device, open_device());
     FOVEA_TRY(const std::unique_ptr<Executor> executor, device_.executor());
     LayerOptions layer;
     layer.role = role_;
     layer.category = category_;
     const Terminal& terminal = invocation.terminal;
-    FOVEA_TRY(const ContractRun run, run_contract(config, layer, *device, *executor, terminal));
-    const std::string record = contract_record(run);
+    const auto progress = [&](size_t done, size_t total, const std::string& problem) {
+      terminal.progress(text::concat("contract ", done + 1, "/", total, ": ", problem));
+    };
+    FOVEA_TRY(const validation::ContractRun run,
+              validation::run_contract(config, layer, *device, *executor, progress));
+    terminal.end_progress();
+    const std::string record = validation::record_text(run);
     switch (invocation.format) {
       case Format::json:
         terminal.write(record);
@@ -161,6 +165,14 @@ class CheckVerb : public Verb {
     if (record_) FOVEA_CHECK(write_record(*record_, record));
     if (run.path.empty()) return kUnsupported;
     return run.pass() ? kOk : kComparisonFailed;
+  }
+
+  // Platforms that the program has no code for run through what a plugin gives.
+  Result<std::unique_ptr<validation::RunDevice>> open_device() const {
+    const std::string word = text::fold(device_.device);
+    const bool own = word.starts_with("cpu") || word.starts_with("cuda");
+    if (own) FOVEA_CHECK(device_.target());
+    return validation::open_device(word);
   }
 
   Status check_flags() const {
@@ -238,10 +250,11 @@ class CheckVerb : public Verb {
   }
 
   static Result<RunReport> check(const Problem& problem, LayerRun run, DataKind data) {
-    std::optional<SparseCall> sparse;
+    std::optional<validation::SparseCall> sparse;
     if (problem.sparse) {
-      FOVEA_TRY(sparse, make_sparse_call(problem, run));
-      sparse->place(run);
+      FOVEA_TRY(sparse, validation::make_sparse_call(problem, run.config, run.layer, run.tensors,
+                                                     *run.executor));
+      place(*sparse, run);
     }
     FOVEA_TRY(RunReport report, run_layer(run));
     namespace reference = backends::reference;

@@ -15,32 +15,46 @@ namespace {
 
 // A device of this machine.
 struct LocalDevice {
-  Device device;
+  std::string device;
   DeviceFacts facts;
   int64_t memory_bytes = 0;  // of a GPU
   unsigned threads = 0;      // of the CPU
 };
 
-// The CPU, and the GPUs that this binary can use; why there are none is logged.
+// The CPU, the CUDA GPUs that this binary can use (why there are none is logged), and what the
+// drivers of the other platforms show.
 Result<std::vector<LocalDevice>> local_devices() {
   std::vector<LocalDevice> devices;
   FOVEA_TRY(DeviceFacts cpu, probe_cpu());
-  devices.push_back({kCpu, std::move(cpu), 0, std::thread::hardware_concurrency()});
+  devices.push_back({to_string(kCpu), std::move(cpu), 0, std::thread::hardware_concurrency()});
   const Result<int> count = cuda::device_count();
-  if (!count) {
-    log(LogLevel::info, count.error().message);
-    return devices;
-  }
-  for (int index = 0; index < *count; ++index) {
+  if (!count) log(LogLevel::info, count.error().message);
+  for (int index = 0; count && index < *count; ++index) {
     FOVEA_TRY(DeviceFacts facts, probe_cuda(index));
     FOVEA_TRY(const cuda::DeviceInfo* const info, cuda::device_info(index));
-    devices.push_back({{DeviceType::cuda, index}, std::move(facts), info->memory_bytes, 0});
+    devices.push_back(
+        {to_string(Device{DeviceType::cuda, index}), std::move(facts), info->memory_bytes, 0});
   }
+  for (const PlatformId id : {PlatformId::rocm, PlatformId::npu, PlatformId::xpu, PlatformId::musa})
+    for (int index = 0;; ++index) {
+      Result<DeviceFacts> facts = probe_device(id, index);
+      if (!facts) break;
+      devices.push_back({text::concat(name(id), ':', index), *std::move(facts), 0, 0});
+    }
   return devices;
 }
 
 std::string gibibytes(int64_t bytes) {
   return text::concat(fixed(static_cast<double>(bytes) / 0x1p30, 0), " GiB");
+}
+
+// The fact that tells the devices of a platform apart.
+std::string architecture(const DeviceFacts& facts) {
+  if (const auto sm = facts.get("sm")) return text::concat("sm_", *sm);
+  for (const char* key : {"gfx", "arch"})
+    if (const auto value = facts.get(key)) return std::string(*value);
+  const auto cc = facts.get("cc");
+  return cc ? text::concat("cc ", *cc) : "-";
 }
 
 std::string facts_json(const DeviceFacts& facts) {
@@ -111,23 +125,25 @@ class DevicesVerb : public Verb {
   static Result<ExitCode> print_devices(const Invocation& invocation) {
     FOVEA_TRY(const std::vector<LocalDevice> devices, local_devices());
     const Terminal& terminal = invocation.terminal;
-    Table table{{"device", "platform", "name", "sm", "memory", "isa", "threads"}, {}};
+    Table table{{"device", "platform", "name", "architecture", "memory", "isa", "threads"}, {}};
     std::vector<std::string> objects;
     for (const LocalDevice& device : devices) {
       const auto fact = [&](const char* key) {
         return std::string(device.facts.get(key).value_or("-"));
       };
       const bool cpu = device.facts.platform() == PlatformId::cpu;
-      table.rows.push_back({to_string(device.device), std::string(name(device.facts.platform())),
-                            fact("name"), fact("sm"), cpu ? "-" : gibibytes(device.memory_bytes),
-                            fact("isa"), cpu ? std::to_string(device.threads) : "-"});
-      JsonMembers members{{"device", text_json(to_string(device.device))},
+      const bool memory = device.memory_bytes > 0;
+      table.rows.push_back({device.device, std::string(name(device.facts.platform())), fact("name"),
+                            architecture(device.facts),
+                            memory ? gibibytes(device.memory_bytes) : "-", fact("isa"),
+                            cpu ? std::to_string(device.threads) : "-"});
+      JsonMembers members{{"device", text_json(device.device)},
                           {"platform", text_json(name(device.facts.platform()))}};
       if (cpu) {
         members.emplace_back("isa", text_json(fact("isa")));
         members.emplace_back("threads", std::to_string(device.threads));
       } else {
-        members.emplace_back("memory_bytes", std::to_string(device.memory_bytes));
+        members.emplace_back("memory_bytes", memory ? std::to_string(device.memory_bytes) : "null");
       }
       members.emplace_back("facts", facts_json(device.facts));
       objects.push_back(object_json(members));

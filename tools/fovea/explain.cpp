@@ -72,6 +72,8 @@ std::string skip_line(const ExplainEntry& entry) {
   if (skip.threshold) line += text::concat(", threshold ", text::format_number(*skip.threshold));
   if (skip.factor && !skip.threshold) line += " divided by the number of keys";
   const double gate = entry.spec->skip_softmax->disabled_until_timestep;
+  if (skip.state == SkipState::gated)
+    line = text::concat("skip_softmax gated in steps ", entry.steps);
   if (gate > 0) line += text::concat("; dense above timestep ", text::format_number(gate));
   return line;
 }
@@ -86,13 +88,20 @@ std::string trails(const Explanation& explanation, const Terminal& terminal) {
   for (const ExplainEntry& entry : explanation.entries) {
     if (entry.report.support == SupportStatus::unmigrated &&
         validated_by_record(explanation.facts)) {
+      const std::string cause =
+          entry.report.reasons.empty() ? entry.report.path : entry.report.reasons.back().got;
       add(text::concat(
-          name(entry.report.backend), " (", entry.report.path,
-          ") runs here unverified: no validation record covers it on ",
-          device_class(explanation.facts), ". To make one: ",
-          validation_command(entry.report.backend, entry.report.path, explanation.facts)));
+          name(entry.report.backend), " runs unverified on ", device_class(explanation.facts), ": ",
+          cause, ". A record is made by: ",
+          validation_command(entry.report.backend, entry.report.provider, explanation.facts)));
     }
-    if (entry.skip) add(text::concat(entry.role, ": ", skip_line(entry)));
+    const bool refused = entry.report.support == SupportStatus::unsupported;
+    if (entry.skip && (!refused || entry.skip->state == SkipState::uncalibrated))
+      add(text::concat(entry.role, ": ", skip_line(entry)));
+    if (!entry.assumed.empty()) {
+      add(text::concat(entry.role, ": ", name(entry.report.backend),
+                       " takes for granted: ", sentence(entry.assumed)));
+    }
     if (entry.sparse) {
       add(text::concat(entry.role, ": sparse on ", entry.sparse->on, " of ", entry.sparse->of,
                        " steps x layers"));
@@ -137,7 +146,8 @@ class ExplainVerb : public Verb {
   void declare(Flags& flags) override {
     config_.declare(flags);
     facts_.declare(flags);
-    flags.add("--model", "PRESET", &model_, "Explain the roles of a model");
+    flags.add("--model", "PRESET|FILE", &model_,
+              "Explain the roles of a model: a preset, or one described by a .json file");
     flags.add("--size", "HxW", &size_, "Output size of the model, e.g. 720x1280");
     flags.add("--frames", "N", &frames_, "Video frames of the model");
     flags.add("--problem", "S", &problem_, "Explain for this problem string");
@@ -151,7 +161,8 @@ class ExplainVerb : public Verb {
     schedule_.declare(flags);
     calibration_.declare(flags);
     metadata_.declare(flags);
-    flags.add("--sigmas", "X,...", &sigmas_, "Noise level of every step, for sigma windows");
+    flags.add("--sigmas", "X,...", &sigmas_,
+              "Noise level of every step, for sigma windows and the gate of skip_softmax");
   }
 
   Result<ExitCode> execute(const Invocation& invocation) override {
@@ -268,21 +279,27 @@ class ExplainVerb : public Verb {
       FOVEA_CHECK(at_least("--frames", *frames_, 1));
       size.frames = *frames_;
     }
-    FOVEA_TRY(const ModelDescription model, describe_model(*model_, size));
+    FOVEA_TRY(const ModelDescription model, read_model(*model_, size));
     query.policy.mask_free = query.policy.mask_free || model.mask_free;
     Asked asked;
     std::vector<std::string_view> names;
+    int64_t most = 0;  // layers of a role
     for (const ModelRole& role : model.roles) {
       names.push_back(role.role);
       if (role_ && *role_ != role.role) continue;
+      most = std::max(most, role.layers);
       query.role = role.role;
       if (category_.empty()) query.category = role.category;
       query.problem = problem_of(role, dtype);
       query.video.reset();
       if (role.latent_frames > 0) query.video = {role.latent_frames, role.tokens_per_frame};
       asked.queries.push_back(query);
-      asked.lengths.push_back(
-          {steps_.value_or(model.steps), layers_.value_or(role.layers), sigmas});
+      asked.lengths.push_back({steps_.value_or(model.steps),
+                               std::min(layers_.value_or(role.layers), role.layers), sigmas});
+    }
+    if (layers_ && *layers_ > most && most > 0) {
+      return usage_error(text::concat("--layers ", *layers_, " is more than the ", most,
+                                      " that a role of ", model.name, " has"));
     }
     if (asked.queries.empty()) {
       return usage_error(text::concat("--role ", text::quote(*role_), " is not a role of ",

@@ -113,7 +113,8 @@ std::string backends_json(const BackendsReport& report) {
                     {"support", name(row.report.support)},
                     {"path", report::text(row.report.path)},
                     {"compilation_mode", name(row.report.compilation_mode)},
-                    {"reasons", report::reasons(row.report.reasons)}});
+                    {"reasons", report::reasons(row.report.reasons)},
+                    {"assumed", report::reasons(row.assumed)}});
   }
   return print({{"schema", "fovea.backends/1"},
                 {"problem", report.problem ? Json(to_string(*report.problem)) : Json(nullptr)},

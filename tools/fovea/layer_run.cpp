@@ -64,6 +64,12 @@ CallOptions call_options(const Problem& problem) {
   return options;
 }
 
+void place(const validation::SparseCall& sparse, LayerRun& run) {
+  run.config = sparse.config;
+  run.options.sparse_state = sparse.state ? &*sparse.state : nullptr;
+  run.options.block_mask = sparse.given;
+}
+
 double tflops(const Problem& problem, double milliseconds) noexcept {
   return milliseconds > 0 ? flop_count(problem) / (milliseconds * 1e9) : 0;
 }

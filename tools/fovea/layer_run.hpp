@@ -5,6 +5,7 @@
 
 #include "fovea/fovea.hpp"
 #include "src/cuda_device/device_tensors.hpp"
+#include "src/validation/sparse_call.hpp"
 #include "tools/fovea/reports.hpp"
 
 namespace fovea::cli {
@@ -27,6 +28,9 @@ CallOptions with_config(const CallOptions& options, const AttentionConfig& confi
 
 // The options that make a call of the problem.
 CallOptions call_options(const Problem& problem);
+
+// Makes the run one of a sparse call, which must outlive it.
+void place(const validation::SparseCall& sparse, LayerRun& run);
 
 // Warms up for `warm_up_ms` and at least once, then runs `repeat` times. Everything but the
 // comparison is filled in. On a device the time is that of the stream, without the copies. Errors:

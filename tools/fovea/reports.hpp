@@ -66,6 +66,7 @@ struct BackendReport {
   std::vector<PlatformId> platforms;
   Availability availability;
   ExecutionPathResult report;
+  std::vector<Reason> assumed;
 };
 struct BackendsReport {
   DeviceFacts facts;

@@ -162,6 +162,48 @@ def attention(
     return (out, lse) if return_lse else out
 
 
+def attend_jointly(
+    q, k, v, joint_q, joint_k, joint_v, mask=None, *, strategy="front", layout="bshd", output_layout=None, **arguments
+):  # fmt: skip
+    """Attention over the tokens of a call and a second stream of tokens, such as text, joined into one sequence.
+
+    joint_q, joint_k, joint_v: as q, k and v but for their number of tokens; strategy: "front" puts them before those of
+    the call, "rear" behind them. The other arguments are those of attention() and are about the joined sequence: masks
+    and lengths cover all its keys, causal, windows and metadata count its positions. On the CPU and on CUDA; joining
+    copies q, k and v. Returns what attention() returns, with out as a pair (out, joint_out) of views.
+    """
+    layout = _layout(layout, "layout")
+    output_layout = layout if output_layout is None else _layout(output_layout, "output_layout")
+    if layout == "packed" or strategy not in ("front", "rear"):
+        field, got, accepted = ("layout", layout, "bshd, bhsd") if layout == "packed" else (
+            "strategy", strategy, "front, rear"
+        )  # fmt: skip
+        remedy = "put the joint tokens into the documents" if layout == "packed" else "name one of them"
+        reason = fovea.Reason("packed" if layout == "packed" else "metadata", field, str(got), accepted, remedy, "")
+        message = f"joint attention: {field} {got} is not supported (accepted: {accepted}), {remedy}"
+        kind = fovea.UnsupportedError if layout == "packed" else fovea.ArgumentError
+        raise kind(200 if layout == "packed" else 100, "unsupported", message, [reason])
+    axis = 2 if layout == "bhsd" else 1
+
+    def join(own, joint, name):
+        same = own.dim() == joint.dim() == 4 and own.dtype == joint.dtype and own.device == joint.device
+        if not same or any(own.shape[i] != joint.shape[i] for i in range(4) if i != axis):
+            raise fovea.ArgumentError(
+                100, "invalid_argument", f"joint {name} {tuple(joint.shape)} does not fit {name} {tuple(own.shape)}: "
+                "type, device and every axis but the sequence are the same",
+            )  # fmt: skip
+        return torch.cat((joint, own) if strategy == "front" else (own, joint), axis)
+
+    given = {"layout": layout, "output_layout": output_layout, **arguments}
+    result = attention(join(q, joint_q, "q"), join(k, joint_k, "k"), join(v, joint_v, "v"), mask, **given)
+    out, *rest = result if isinstance(result, tuple) else (result,)
+    axis_out = 2 if output_layout == "bhsd" else 1
+    sizes = [joint_q.shape[axis], q.shape[axis]]
+    first, second = out.split(sizes if strategy == "front" else sizes[::-1], axis_out)
+    pair = (second, first) if strategy == "front" else (first, second)
+    return (pair, *rest) if rest else pair
+
+
 def block_lists(mask, device="cpu"):
     """The lists of a BlockMask as tensors: arguments for attention(..., **block_lists(mask, device))."""
 

@@ -6,6 +6,7 @@
 
 #include "fovea/package_kernel.hpp"
 #include "fovea/reason.hpp"
+#include "fovea/validation.hpp"
 #include "src/backends/instance.hpp"
 #include "src/backends/package/kernels.hpp"
 #include "src/backends/package/paths.hpp"
@@ -116,14 +117,15 @@ class PackageBackend final : public Backend {
     r.path = row.path == "package" ? "package." + kernel_->package : std::string(row.path);
     r.instance = "default";
     r.built = bound();
-    r.lossy = package_kernel(backend, context.facts.platform()).lossy;
+    r.lossy =
+        package_kernel(backend, context.facts.platform()).lossy || quantises(spec, problem.dtype);
     refuse(r, row, s, problem, spec, context);
     if (skips_tiles(backend))
       apply_provider(r, spec);
     else
       apply_spec(r, spec);
     r.lossy = r.lossy || loses_tiles(backend, spec);
-    if (r.reasons.empty()) judge(r, row, backend, context);
+    if (r.reasons.empty()) judge(r, row, problem, context);
     return r;
   }
 
@@ -172,7 +174,7 @@ class PackageBackend final : public Backend {
       for (Reason& reason : refusals(package_kernel(r.backend, platform), problem, context))
         r.reasons.push_back(std::move(reason));
     if (spec != nullptr)
-      for (Reason& reason : option_refusals(*spec, context.facts))
+      for (Reason& reason : option_refusals(*spec, problem, context.facts))
         r.reasons.push_back(std::move(reason));
     if (context.laser_input_scale && row.path != "package" && !s.laser)
       r.reasons.push_back({ReasonCode::metadata, "laser_input_scale",
@@ -229,27 +231,53 @@ class PackageBackend final : public Backend {
                            "none under a ring", "keep keys and values in their own type"});
   }
 
-  // Supported needs a kernel that says which head sizes it takes, and the record of its validation.
-  void judge(ExecutionPathResult& r, const PathRow& row, BackendName backend,
+  // Supported is a matter of record: a committed one, or one that was given with the kernel.
+  void judge(ExecutionPathResult& r, const PathRow& row, const Problem& problem,
              const ExecutionContext& context) const {
-    const bool recorded = !kernel_->validation_record.empty();
-    if (bound() && row.verifiable && kernel_->validate_dims && recorded) {
+    r.support = SupportStatus::unmigrated;
+    const ValidatedPath path{r.backend, r.provider, r.path};
+    std::string lacks;
+    const bool alone = context.parallel_strategy == ParallelStrategy::none &&
+                       context.outer_boundaries.empty() && !context.paged_kv &&
+                       context.kv_cache_dtype.empty() && !context.piecewise;
+    if (!row.verifiable || !alone)
+      lacks = "inspected only";
+    else if (row.needs_validator && !kernel_->validate_dims)
+      lacks = "without a rule of the package for head sizes";
+    else if (on_record(path, problem, context.facts))
       r.support = SupportStatus::supported;
+    else
+      lacks = missing_validation(path, problem, context.facts, nearest(path, context.facts));
+    if (r.support == SupportStatus::supported) {
       r.compilation_mode = row.compilation_mode;
       return;
     }
-    r.support = SupportStatus::unmigrated;
-    const std::string lacks = !row.verifiable ? "inspected only"
-                              : !kernel_->validate_dims
-                                  ? "without a rule of the package for head sizes"
-                                  : "without a validation record";
-    r.reasons.push_back({ReasonCode::unvalidated,
-                         "path",
-                         r.path + ", " + lacks,
-                         {},
-                         "validate it with fovea check --contract --backend " + name(backend) +
-                             " --device " + std::string(name(context.facts.platform())) +
-                             " --record FILE"});
+    r.reasons.push_back(
+        {ReasonCode::unvalidated,
+         "path",
+         r.path + ", " + lacks,
+         {},
+         "validate it with " + validation_command(r.backend, r.provider, context.facts)});
+  }
+
+  // The records that know the path; the committed ones when none does.
+  std::span<const ValidationRecord> nearest(const ValidatedPath& path,
+                                            const DeviceFacts& facts) const {
+    if (kernel_->validation != nullptr &&
+        find_validation_record(path, facts, kernel_->validation->records()) != nullptr)
+      return kernel_->validation->records();
+    return validation_records();
+  }
+
+  bool on_record(const ValidatedPath& path, const Problem& problem,
+                 const DeviceFacts& facts) const {
+    const auto holds = [&](std::span<const ValidationRecord> records) {
+      const ValidationRecord* record = find_validation_record(path, facts, records);
+      return record != nullptr && covers(*record, problem) &&
+             (kernel_->validate_dims || covers_heads(*record, problem));
+    };
+    return holds(validation_records()) ||
+           (kernel_->validation != nullptr && holds(kernel_->validation->records()));
   }
 
   std::shared_ptr<const PackageKernel> kernel_;

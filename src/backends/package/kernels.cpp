@@ -5,6 +5,7 @@
 #include "fovea/calibration.hpp"
 #include "fovea/platform.hpp"
 #include "src/core/text.hpp"
+#include "src/platform/quant_policy.hpp"
 
 namespace fovea::backends {
 namespace {
@@ -84,8 +85,23 @@ bool loses_tiles(BackendName backend, const AttentionSpec* spec) noexcept {
   return state == SkipState::skips || state == SkipState::unknown_timestep;
 }
 
-std::vector<Reason> option_refusals(const AttentionSpec& spec, const DeviceFacts& facts) {
+bool quantises(const AttentionSpec* spec, DType dtype) noexcept {
+  if (spec == nullptr || !spec->quant) return false;
+  const std::string_view own = dtype == kF16 ? "float16" : dtype == kBF16 ? "bfloat16" : "";
+  const auto coarser = [&](const std::optional<std::string>& type) { return type && *type != own; };
+  return coarser(spec->quant->dtype_qk) || coarser(spec->quant->dtype_vo);
+}
+
+std::vector<Reason> option_refusals(const AttentionSpec& spec, const Problem& problem,
+                                    const DeviceFacts& facts) {
   std::vector<Reason> reasons;
+  if (spec.quant) {
+    reasons = platform::quant_refusals(spec.backend, *spec.quant, facts);
+    if (spec.backend == backend::TRTLLM_ATTN && spec.quant->dtype_qk && problem.causal)
+      reasons.push_back({ReasonCode::option_value, "quant.dtype_qk",
+                         text::concat(*spec.quant->dtype_qk, " with causal masking"),
+                         "calls without causal masking", "remove quant for this role"});
+  }
   if (spec.aiter_quant) {
     const std::vector<std::string_view> formats = aiter_formats(facts);
     const std::string& format = spec.aiter_quant->format;

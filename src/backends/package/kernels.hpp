@@ -6,6 +6,7 @@
 #include "fovea/backend_name.hpp"
 #include "fovea/config.hpp"
 #include "fovea/device_facts.hpp"
+#include "fovea/problem.hpp"
 #include "fovea/reason.hpp"
 #include "src/backends/instance.hpp"
 
@@ -19,8 +20,11 @@ Instance package_kernel(BackendName backend, PlatformId platform);
 // entry.
 bool skips_tiles(BackendName backend) noexcept;
 bool loses_tiles(BackendName backend, const AttentionSpec* spec) noexcept;
+// The spec's quant block makes the arithmetic coarser than the problem's type.
+bool quantises(const AttentionSpec* spec, DType dtype) noexcept;
 
-// What the kernels cannot honour of an entry's options on this device.
-std::vector<Reason> option_refusals(const AttentionSpec& spec, const DeviceFacts& facts);
+// What the kernels cannot honour of an entry's options for this call on this device.
+std::vector<Reason> option_refusals(const AttentionSpec& spec, const Problem& problem,
+                                    const DeviceFacts& facts);
 
 }  // namespace fovea::backends

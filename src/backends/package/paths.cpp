@@ -10,16 +10,17 @@ namespace {
 constexpr Set<MaskMode> kSomeMask = {MaskMode::padding, MaskMode::arbitrary, MaskMode::unknown};
 constexpr Set<PackingMode> kPacked = {PackingMode::packed_padding, PackingMode::multi_document};
 
-constexpr PathRow kFa4[] = {{.path = "runtime_mask_dependent", .masks = {MaskMode::unknown}},
-                            {.path = "fa4_dense",
-                             .masks = {MaskMode::none},
-                             .packings = {PackingMode::none},
-                             .dtypes = {Element::bf16},
-                             .diagonal = Need::no,
-                             .plain = Need::yes,
-                             .verifiable = true,
-                             .compilation_mode = CompilationMode::custom_op},
-                            {.path = "unverified"}};
+constexpr PathRow kFa4[] = {
+    {.path = "runtime_mask_dependent", .masks = {MaskMode::unknown}, .verifiable = false},
+    {.path = "fa4_dense",
+     .masks = {MaskMode::none},
+     .packings = {PackingMode::none},
+     .dtypes = {Element::bf16},
+     .diagonal = Need::no,
+     .plain = Need::yes,
+     .needs_validator = true,
+     .compilation_mode = CompilationMode::custom_op},
+    {.path = "unverified", .verifiable = false}};
 
 // AITER unpads by keys, so that a mask with rows of its own has no path.
 constexpr PathRow kAiter[] = {
@@ -27,15 +28,15 @@ constexpr PathRow kAiter[] = {
      .masks = {MaskMode::arbitrary},
      .accepted = "none, padding",
      .remedy = "pass key padding or choose TORCH_SDPA"},
-    {.path = "rocm_unverified", .plain = Need::no},
+    {.path = "rocm_unverified", .plain = Need::no, .verifiable = false},
     {.path = "rocm_packed_varlen", .packings = kPacked},
-    {.path = "rocm_runtime_mask_dependent", .masks = {MaskMode::unknown}},
+    {.path = "rocm_runtime_mask_dependent", .masks = {MaskMode::unknown}, .verifiable = false},
     {.path = "rocm_masked_varlen", .masks = {MaskMode::padding}, .mask_form = MaskForm::keys},
     {.path = "rocm_dense"}};
 
 // A padding fallback isolates no documents, so packed calls without a packed path are refused.
 constexpr PathRow kMindie[] = {
-    {.path = "npu_unverified", .plain = Need::no, .mask_form = MaskForm::rows},
+    {.path = "npu_unverified", .plain = Need::no, .verifiable = false, .mask_form = MaskForm::rows},
     {.path = "npu_packed_varlen",
      .packings = kPacked,
      .varlen = Need::no,
@@ -57,7 +58,10 @@ constexpr PathRow kMindie[] = {
      .varlen = Need::yes,
      .accepted = "a mask, or packed_padding",
      .remedy = "pass one of them, or leave npu_attn_varlen out"},
-    {.path = "npu_masked_fallback", .varlen = Need::yes, .mask_form = MaskForm::rows},
+    {.path = "npu_masked_fallback",
+     .varlen = Need::yes,
+     .verifiable = false,
+     .mask_form = MaskForm::rows},
     {.path = "npu_masked", .masks = kSomeMask, .mask_form = MaskForm::rows},
     {.path = "npu_dense"}};
 

@@ -42,8 +42,12 @@ struct PathRow {
   Need varlen = Need::any;
   Need laser = Need::any;
   Need host_lengths = Need::any;
-  // Supported once the bound kernel has a validation record and accepts the head sizes.
-  bool verifiable = false;
+  // Supported once a validation record covers the call. Else the path is none to promote: nobody
+  // has inspected what runs there.
+  bool verifiable = true;
+  // And only with a kernel whose package publishes a rule for head sizes.
+  bool needs_validator = false;
+  // Of a supported path; every other one is for eager use.
   CompilationMode compilation_mode = CompilationMode::eager_only;
   MaskForm mask_form = MaskForm::as_passed;
   bool prefix_slice = false;  // K and V end with the valid keys

@@ -14,8 +14,6 @@ Where a package cannot write into given memory its result is copied once into th
 import ctypes as _c
 import importlib
 import importlib.metadata
-import json
-import pathlib
 import threading
 import traceback
 
@@ -24,14 +22,17 @@ import torch as _torch
 import fovea
 from fovea import _plugin, _tensors
 
-from . import cute, flash, sage, sdpa
+from . import aiter, cute, flash, mindie, sage, sdpa
+from .provider import Provider
 
-__all__ = ["bind", "status", "unbind"]
+__all__ = ["Provider", "bind", "register", "status", "unbind"]
 
 # In the order in which bind() takes them.
 PROVIDERS = {
     provider.package: provider
-    for provider in (sdpa.Sdpa(), flash.Flash2(), flash.Flash3(), cute.Flash4(), sage.Sage())
+    for provider in (
+        sdpa.Sdpa(), flash.Flash2(), flash.Flash3(), cute.Flash4(), sage.Sage(), aiter.Aiter(), mindie.MindIE()
+    )
 }
 _INVALID, _UNSUPPORTED, _FAILED = 100, 200, 300
 _lock = threading.Lock()
@@ -71,10 +72,11 @@ def _row(provider, state, version="", cause=""):
 def bind(*packages, records=None):
     """Binds the packages, all known ones when none is named, as far as they import.
 
-    records: {package: file}, the record of a hardware validation as fovea.torch.providers.validate makes it; a path
-    counts as supported only with one. ArgumentError when it is of another version or device, or does not pass. Returns
-    the rows of status() for them: "state" is "bound", or "absent" with the cause and the line that installs it. Binding
-    again takes the module that is importable then. Thread-safe.
+    records: {package: file}, records of hardware validations of these packages beside the committed ones, as
+    `python3 -m fovea.check` writes them; on an accelerator a path counts as supported only with one of its version and
+    kind of device (docs/validation). ArgumentError when a file is no record or does not count. Returns the rows of
+    status() for them: "state" is "bound", or "absent" with the cause and the line that installs it. Binding again takes
+    the module that is importable then. Thread-safe.
     """
     rows = []
     for provider in _known(packages):
@@ -86,12 +88,19 @@ def bind(*packages, records=None):
             rows.append(_row(provider, "absent", cause=f"{type(error).__name__}: {error}"))
             continue
         version = _version(provider, module)
-        record = (records or {}).get(provider.package)
-        if record is not None:
-            _check_record(provider, version, record)
-        _bind(provider, module, version, record)
+        _bind(provider, module, version, (records or {}).get(provider.package))
         rows.append(_row(provider, "bound", version))
     return rows
+
+
+def register(provider):
+    """Makes a Provider of the caller's known to bind() and to `python3 -m fovea.check`; replaces one of its package."""
+    if not isinstance(provider, Provider) or not provider.package or not provider.backends:
+        raise fovea.ArgumentError(
+            _INVALID, "invalid_argument", f"{provider!r} is no Provider with a package and the backends that it serves"
+        )
+    with _lock:
+        PROVIDERS[provider.package] = provider
 
 
 def status(*packages):
@@ -114,28 +123,6 @@ def unbind(*packages):
     fovea._invalidate()
 
 
-def _check_record(provider, version, file):
-    """ArgumentError unless the file is a validation record that passed, of this version on this kind of device."""
-    try:
-        record = json.loads(pathlib.Path(file).read_text(encoding="utf-8"))
-        of = {name: record[name] for name in ("schema", "library", "device_class", "pass")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise fovea.ArgumentError(
-            _INVALID, "invalid_argument", f"{file} is no validation record: {type(error).__name__}: {error}"
-        ) from None
-    expected = {"schema": "fovea.validation/1", "library": f"{provider.package} {version}", "pass": True}
-    if _torch.cuda.is_available():
-        expected["device_class"] = "sm_{}{}".format(*_torch.cuda.get_device_capability())
-    for name, value in expected.items():
-        if of[name] != value:
-            raise fovea.ArgumentError(
-                _INVALID,
-                "invalid_argument",
-                f"{file} does not count: its {name} is {of[name]} (needed: {value}); make one with "
-                f"python -m fovea.torch.providers.validate {provider.package} --record FILE",
-            )
-
-
 def _bind(provider, module, version, record):
     kernel = _Kernel(provider, module, version, record)
     fovea._call(fovea._lib().fovea_bind_package, _c.byref(kernel.package))
@@ -150,6 +137,8 @@ class Call:
     def __init__(self, wire):
         run, problem = wire.run.contents, wire.problem.contents
         self.backend = wire.backend_name.decode()
+        self.path = wire.path.decode()
+        self.valid_queries = wire.valid_queries
         self.problem = problem
         self.layout = _plugin.LAYOUTS[problem.layout]
         self.out_layout = _plugin.LAYOUTS[problem.out_layout]
@@ -168,7 +157,7 @@ class Call:
         """q, k, v as [B,H,S,D]."""
         return [t.transpose(1, 2) if self.layout == "bshd" else t for t in (self.q, self.k, self.v)]
 
-    def give(self, out, layout, lse=None):
+    def give(self, out, lse=None, *, layout):
         """Puts a package's result, in `layout`, where the caller wants it."""
         if out.data_ptr() != self.out.data_ptr():
             moved = layout != self.out_layout and "packed" not in (layout, self.out_layout)

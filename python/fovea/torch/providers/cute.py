@@ -56,4 +56,4 @@ class Flash4(Provider):
             arguments.update(max_seqlen_q=call.problem.max_document_q, max_seqlen_k=call.problem.max_document_kv)
         result = function(*((call.q, call.k, call.v) if packed else call.bshd()), **arguments)
         out, lse = (result[0], result[1]) if isinstance(result, tuple) else (result, None)
-        call.give(out, "packed" if packed else "bshd", lse)
+        call.give(out, lse, layout="packed" if packed else "bshd")

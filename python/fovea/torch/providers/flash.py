@@ -33,7 +33,7 @@ class Flash(Provider):
             arguments["return_attn_probs"] = True
         result = function(*((call.q, call.k, call.v) if packed else call.bshd()), **arguments)
         out, lse = (result[0], result[1]) if isinstance(result, tuple) else (result, None)
-        call.give(out, "packed" if packed else "bshd", lse)
+        call.give(out, lse, layout="packed" if packed else "bshd")
 
 
 class Flash2(Flash):

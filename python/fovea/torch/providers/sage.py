@@ -74,4 +74,4 @@ class Sage(Provider):
             arguments["return_lse"] = True
         result = function(call.q, k, call.v, **arguments)
         out, lse = (result[0], result[1]) if isinstance(result, tuple) else (result, None)
-        call.give(out, call.layout, lse)
+        call.give(out, lse, layout=call.layout)

@@ -52,4 +52,4 @@ class Sdpa(Provider):
         out = module.nn.functional.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=call.causal, scale=call.scale, **arguments
         )
-        call.give(out, "bhsd")
+        call.give(out, layout="bhsd")

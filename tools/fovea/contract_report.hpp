@@ -1,19 +1,17 @@
-// What is kept of a validation run: the files of docs/validation.
+// How a validation run is printed and its record written.
 #pragma once
 
 #include <string>
 
-#include "tools/fovea/contract_check.hpp"
+#include "src/validation/contract.hpp"
 #include "tools/fovea/terminal.hpp"
 
 namespace fovea::cli {
 
-// fovea.validation/1, docs/validation/README.md.
-std::string contract_record(const ContractRun& run);
 // One row per case.
-Table contract_table(const ContractRun& run);
-// What passed, and what is missing for a record that counts.
-std::string contract_summary(const ContractRun& run);
+Table contract_table(const validation::ContractRun& run);
+// What passed on each path, and what its record does not cover.
+std::string contract_summary(const validation::ContractRun& run);
 
 // Whether the file can be a record's, before the run that it is for. Error invalid_file: no such
 // folder, or a folder itself.

@@ -1,9 +1,9 @@
-#include "tools/fovea/sparse_call.hpp"
+#include "src/validation/sparse_call.hpp"
 
 #include "src/core/text.hpp"
 #include "src/sparse/pattern.hpp"
 
-namespace fovea::cli {
+namespace fovea::validation {
 
 namespace {
 
@@ -62,13 +62,9 @@ void give(std::shared_ptr<const BlockMask> mask, AttentionSpec& spec, SparseCall
 
 }  // namespace
 
-void SparseCall::place(LayerRun& run) const {
-  run.config = config;
-  run.options.sparse_state = state ? &*state : nullptr;
-  run.options.block_mask = given;
-}
-
-Result<SparseCall> make_sparse_call(const Problem& problem, const LayerRun& run) {
+Result<SparseCall> make_sparse_call(const Problem& problem, const AttentionConfig& config,
+                                    const LayerOptions& layer, const AttentionTensors& tensors,
+                                    Executor& executor) {
   FOVEA_TRY(const sparse::Pattern pattern, sparse::read_pattern(problem));
   if (std::holds_alternative<ListShape>(pattern)) {
     return Error{ErrorCode::invalid_problem,
@@ -77,14 +73,14 @@ Result<SparseCall> make_sparse_call(const Problem& problem, const LayerRun& run)
                  {}};
   }
   SparseCall call;
-  call.config = run.config;
-  AttentionSpec& spec = spec_of(call.config, run.layer, pattern);
+  call.config = config;
+  AttentionSpec& spec = spec_of(call.config, layer, pattern);
   if (const auto* topk = std::get_if<BlockTopk>(&pattern)) {
     BlockSparseOptions options;
     options.sparsity = topk->sparsity;
     options.block_size = topk->block_size;
     options.protected_prefix = topk->protected_prefix;
-    FOVEA_TRY(BlockMask chosen, select_blocks(*topk, run.tensors, problem, *run.executor));
+    FOVEA_TRY(BlockMask chosen, select_blocks(*topk, tensors, problem, executor));
     auto mask = std::make_shared<const BlockMask>(std::move(chosen));
     if (spec.backend != backend::BLOCK_SPARSE_ATTN && spec.backend != backend::SPARGE_ATTN) {
       give(std::move(mask), spec, call);
@@ -111,4 +107,4 @@ Result<SparseCall> make_sparse_call(const Problem& problem, const LayerRun& run)
   return call;
 }
 
-}  // namespace fovea::cli
+}  // namespace fovea::validation

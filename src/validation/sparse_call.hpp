@@ -4,10 +4,10 @@
 #include <memory>
 #include <optional>
 
+#include "fovea/attention.hpp"
 #include "fovea/sparse.hpp"
-#include "tools/fovea/layer_run.hpp"
 
-namespace fovea::cli {
+namespace fovea::validation {
 
 // What makes a layer run a pattern. The configuration names the pattern's own backend where it
 // names none, and takes the pattern's options; its schedule is left out, since one call is asked
@@ -17,13 +17,12 @@ struct SparseCall {
   std::optional<SparseAttentionState> state;
   std::shared_ptr<const BlockMask> given;  // passed with the call
   std::shared_ptr<const BlockMask> mask;   // the blocks that are read
-
-  // `run` must not outlive this object.
-  void place(LayerRun& run) const;
 };
 
-// `problem.sparse` is set. `tensors` give q and k, from which blocks may be chosen. Errors:
-// invalid_argument, of the pattern; invalid_config.
-Result<SparseCall> make_sparse_call(const Problem& problem, const LayerRun& run);
+// `problem.sparse` is set. `tensors` give q and k, from which blocks may be chosen; they lie in
+// host memory. Errors: invalid_argument, of the pattern; invalid_config.
+Result<SparseCall> make_sparse_call(const Problem& problem, const AttentionConfig& config,
+                                    const LayerOptions& layer, const AttentionTensors& tensors,
+                                    Executor& executor);
 
-}  // namespace fovea::cli
+}  // namespace fovea::validation

@@ -1,0 +1,133 @@
+"""What torch and the installed packages say of a device, as the facts that policies read."""
+
+import importlib
+import importlib.metadata
+import os
+
+# Fact, module, distributions whose version counts, a symbol without which it is of no use, and the oldest and newest
+# compute capability that any backend uses it on: elsewhere it is not imported. hub_kernels is not asked: whether the
+# hub has a build takes a download.
+_CUDA = (
+    ("flash_attn", "flash_attn", ("flash-attn", "flash_attn"), None, 80, 999),
+    ("flash_attn_3", "flash_attn_interface", ("flash-attn-3", "flash_attn_3", "flash-attn-interface"), None, 80, 90),
+    ("fa4", "flash_attn.cute", ("flash-attn-4", "flash_attn_4"), "flash_attn_func", 90, 999),
+    ("flashinfer", "flashinfer", ("flashinfer-python", "flashinfer"), None, 0, 999),
+    ("sageattention", "sageattention", ("sageattention",), "sageattn", 80, 999),
+    ("sageattn3", "sageattn3", ("sageattn3",), None, 100, 999),
+    ("spas_sage_attn", "spas_sage_attn", ("spas-sage-attn", "spas_sage_attn"), None, 80, 90),
+    ("sparse_sageattn", "sparse_sageattn", ("sparse-sageattn", "sparse_sageattn"), None, 80, 90),
+    ("block_sparse_attn", "block_sparse_attn", ("block-sparse-attn", "block_sparse_attn"), None, 80, 999),
+    ("tf_kernel", "tf_kernel", ("tf-kernel", "tf_kernel"), None, 80, 999),
+    ("fastvideo_kernel", "fastvideo_kernel", ("fastvideo-kernel", "fastvideo_kernel"), None, 0, 999),
+)
+_SYMBOLS = (
+    ("flashinfer_prefill", "BatchPrefillWithRaggedKVCacheWrapper"),
+    ("trtllm", "trtllm_ragged_attention_deepseek"),
+)
+_ROCM = (("aiter", "aiter", ("amd-aiter", "aiter"), None),)
+_NPU = (("mindiesd", "mindiesd", ("mindiesd",), None),)
+_XPU = (("auto_round", "auto_round", ("auto-round-lib", "auto-round", "auto_round"), None),)
+_MUSA = (("flash_attn", "flash_attn", ("flash-attn", "flash_attn"), None),)
+
+
+def _module(name):
+    """The module, or None: whatever a package does at its import, it is then absent."""
+    try:
+        return importlib.import_module(name)
+    except Exception:  # noqa: BLE001
+        return None
+
+
+def _version(module, distributions):
+    for name in distributions:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return str(getattr(module, "__version__", "") or "unknown")
+
+
+def _packages(rows, sm=0):
+    found = {}
+    for fact, name, distributions, symbol, *capabilities in rows:
+        if capabilities and not capabilities[0] <= sm <= capabilities[1]:
+            continue
+        module = _module(name)
+        if module is not None and (symbol is None or hasattr(module, symbol)):
+            found[fact] = _version(module, distributions)
+    return found
+
+
+def _symbols():
+    package = _module("flashinfer")
+    if package is None:
+        return {}
+    places = (package, _module("flashinfer.prefill"))
+    return {fact: "1" if any(hasattr(place, symbol) for place in places) else "0" for fact, symbol in _SYMBOLS}
+
+
+def _cuda(torch, index):
+    properties = torch.cuda.get_device_properties(index)
+    sm = properties.major * 10 + properties.minor
+    facts = {"sm": sm, "name": properties.name, "cuda": torch.version.cuda}
+    cudnn = torch.backends.cudnn.version()
+    if cudnn:
+        facts["cudnn"] = cudnn
+    return {**facts, **_packages(_CUDA, sm), **_symbols()}
+
+
+def _rocm(torch, index):
+    properties = torch.cuda.get_device_properties(index)
+    gfx = properties.gcnArchName.split(":")[0]
+    return {"gfx": gfx, "name": properties.name, **_packages(_ROCM)}
+
+
+def _npu(torch, index):
+    facts = {"name": torch.npu.get_device_name(index), **_packages(_NPU)}
+    if os.environ.get("MINDIE_SD_FA_TYPE") == "ascend_laser_attention":
+        facts["laser"] = "1"
+    return facts
+
+
+def _xpu(torch, index):
+    capability = torch.xpu.get_device_capability(index)
+    facts = {"name": torch.xpu.get_device_name(index), "driver": capability.get("driver_version")}
+    return {"arch": capability.get("architecture"), **facts, **_packages(_XPU)}
+
+
+def _musa(torch, index):
+    major, minor = torch.musa.get_device_capability(index)
+    return {"cc": f"{major}.{minor}", "name": torch.musa.get_device_name(index), **_packages(_MUSA)}
+
+
+# Torch's name of a device type, the package that adds it to torch, and what asks it.
+_TYPES = (("cuda", None, _cuda), ("npu", "torch_npu", _npu), ("xpu", None, _xpu), ("musa", "torch_musa", _musa))
+
+
+def _available(torch, kind, package):
+    if package is not None and not hasattr(torch, kind):
+        _module(package)
+    part = getattr(torch, kind, None)
+    return part is not None and part.is_available()
+
+
+def facts(device=None):
+    """The platform and facts of a device of torch, for fovea.explain(config, **fovea.facts()).
+
+    device: "cuda:1", "npu", "xpu", "musa", "cpu" or a torch.device; None takes the first that torch can use. Packages
+    that fail at their import or lack what a call needs are absent; installed ones are imported. Without torch, or
+    without a device: the CPU. Raises ValueError for a device that torch has not. Tested with stand-ins for torch
+    and the packages, never on a GPU.
+    """
+    torch = _module("torch")
+    wanted, _, index = ("" if device is None else str(device)).partition(":")
+    for kind, package, ask in _TYPES if torch is not None and wanted != "cpu" else ():
+        if wanted in ("", kind) and _available(torch, kind, package):
+            rocm = kind == "cuda" and getattr(torch.version, "hip", None)
+            found = (_rocm if rocm else ask)(torch, int(index or 0))
+            # The text form of facts separates them with commas.
+            stated = {key: str(value).replace(",", " ") for key, value in found.items() if value not in (None, "")}
+            return {"platform": "rocm" if rocm else kind, "facts": stated}
+    if wanted not in ("", "cpu"):
+        raise ValueError(f"torch has no device '{device}' here")
+    return {"platform": "cpu"}
