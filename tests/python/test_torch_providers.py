@@ -163,7 +163,7 @@ class Providers(unittest.TestCase):
             {"kind": kind, "problem": "bf16 b1 h2 s9 d64", "path": "fa4_dense", "ran": True, "outside": 0, "pass": True}
             for kind in ("dense", "unequal lengths", "replay")
         ]
-        head.update(atol=0.01, rtol=0.01, captured=True, cases=cases, **{"pass": True, **changes})
+        head.update({"atol": 0.01, "rtol": 0.01, "captured": True, "pass": True, "cases": cases, **changes})
         handle, name = tempfile.mkstemp(suffix=".json")
         self.addCleanup(os.remove, name)
         with os.fdopen(handle, "w") as stream:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "fovea/package_kernel.hpp"
 #include "fovea/reason.hpp"
@@ -247,7 +248,7 @@ class PackageBackend final : public Backend {
     else if (on_record(path, problem, context.facts))
       r.support = SupportStatus::supported;
     else
-      lacks = missing_validation(path, problem, context.facts, nearest(path, context.facts));
+      lacks = missing_validation(path, problem, context.facts, known_records());
     if (r.support == SupportStatus::supported) {
       r.compilation_mode = row.compilation_mode;
       return;
@@ -260,13 +261,16 @@ class PackageBackend final : public Backend {
          "validate it with " + validation_command(r.backend, r.provider, context.facts)});
   }
 
-  // The records that know the path; the committed ones when none does.
-  std::span<const ValidationRecord> nearest(const ValidatedPath& path,
-                                            const DeviceFacts& facts) const {
-    if (kernel_->validation != nullptr &&
-        find_validation_record(path, facts, kernel_->validation->records()) != nullptr)
-      return kernel_->validation->records();
-    return validation_records();
+  // The record that was given with the kernel, then the committed ones.
+  std::vector<ValidationRecord> known_records() const {
+    const auto committed = validation_records();
+    std::vector<ValidationRecord> known;
+    if (kernel_->validation != nullptr) {
+      const auto given = kernel_->validation->records();
+      known.assign(given.begin(), given.end());
+    }
+    known.insert(known.end(), committed.begin(), committed.end());
+    return known;
   }
 
   bool on_record(const ValidatedPath& path, const Problem& problem,
