@@ -32,34 +32,35 @@ struct Correction {
   bool grew;         // warp-uniform: the outputs have to be rescaled
 };
 
-/// Largest score per row, of the quad's four threads.
-template <int kScores>
-FOVEA_DEVICE void quad_maximum(const float (&s)[kScores], float (&top)[2]) {
+/// Largest of this thread's scores in every kStep-th group of eight columns, per row.
+template <int kStep, int kScores>
+FOVEA_DEVICE void thread_maximum(const float (&s)[kScores], float (&top)[2]) {
+  static_assert(kScores / 4 > kStep);
   float a[2], b[2];
 #pragma unroll
   for (int h = 0; h < 2; h++) {
     a[h] = fmaxf(s[2 * h], s[2 * h + 1]);
-    b[h] = fmaxf(s[4 + 2 * h], s[5 + 2 * h]);
+    b[h] = fmaxf(s[4 * kStep + 2 * h], s[4 * kStep + 2 * h + 1]);
   }
 #pragma unroll
-  for (int j = 2; j < kScores / 4; j++)
+  for (int j = 2; j * kStep < kScores / 4; j++)
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       float& x = (j & 1) ? b[h] : a[h];
-      x = fmaxf(x, fmaxf(s[4 * j + 2 * h], s[4 * j + 2 * h + 1]));
+      x = fmaxf(x, fmaxf(s[4 * kStep * j + 2 * h], s[4 * kStep * j + 2 * h + 1]));
     }
 #pragma unroll
-  for (int h = 0; h < 2; h++) top[h] = quad_max(fmaxf(a[h], b[h]));
+  for (int h = 0; h < 2; h++) top[h] = fmaxf(a[h], b[h]);
 }
 
-/// The maximum of rows that start here. kMasked: whole rows may be -inf.
-template <bool kMasked, int kScores>
-FOVEA_DEVICE void start_rows(const float (&s)[kScores], Rows& rows, Correction& c,
-                             float scale_log2) {
-  quad_maximum(s, rows.maximum);
+/// The rows start with a reference that at least one of their scores attains: the largest of the
+/// quad's `top`. kMasked: whole rows may be -inf.
+template <bool kMasked>
+FOVEA_DEVICE void start_rows(const float (&top)[2], Rows& rows, Correction& c, float scale_log2) {
   c.grew = true;
 #pragma unroll
   for (int h = 0; h < 2; h++) {
+    rows.maximum[h] = quad_max(top[h]);
     rows.sum[h] = 0.f;
     // A row without a visible key: exponents are taken against 0, so that they stay -inf.
     c.maximum[h] = (kMasked && rows.maximum[h] == -INFINITY ? 0.f : rows.maximum[h]) * scale_log2;
@@ -70,7 +71,9 @@ FOVEA_DEVICE void start_rows(const float (&s)[kScores], Rows& rows, Correction& 
 template <bool kMasked, Rescale kRescale, int kScores>
 FOVEA_DEVICE void row_maximum(float (&s)[kScores], Rows& rows, Correction& c, float scale_log2) {
   float a[2];
-  quad_maximum(s, a);
+  thread_maximum<1>(s, a);
+#pragma unroll
+  for (int h = 0; h < 2; h++) a[h] = quad_max(a[h]);
   c.grew = true;
   if (kRescale == Rescale::on_growth) {
     // Written so that -inf - -inf = NaN counts as no growth.

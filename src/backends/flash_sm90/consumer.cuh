@@ -19,6 +19,8 @@ struct Consumer {
   using Tile = typename T::Tile;
   using Type = typename T::Type;
 
+  static constexpr bool kPartialReference = T::kReferenceStep > 1;
+
   const Params& p;
   const CUtensorMap* out_map;
   const Task* const tasks;
@@ -202,9 +204,10 @@ struct Consumer {
   /// Probabilities of S beside the running P.V, whose buffer is handed back; their sums.
   template <bool kFirst>
   FOVEA_DEVICE cuda::Sums exponentiate(bool coupled = true) {
+    constexpr int kEarly = kFirst ? T::kFirstScores : T::kEarlyScores;
     cuda::Sums here;
-    cuda::exponentials<0, T::kEarlyScores>(s, here, correction, p.scale_log2);
-    cuda::pin_exponentials<T::kEarlyScores>(s);
+    cuda::exponentials<0, kEarly>(s, here, correction, p.scale_log2);
+    cuda::pin_exponentials<kEarly>(s);
     // Never true, but it keeps the compiler from computing all of them behind the wait, which it
     // does at the start of a tile.
     if constexpr (kFirst)
@@ -213,7 +216,7 @@ struct Consumer {
     cuda::pin(o);
     cuda::pin(probabilities);
     free_v(coupled);
-    cuda::exponentials<T::kEarlyScores, T::kScores>(s, here, correction, p.scale_log2);
+    cuda::exponentials<kEarly, T::kScores>(s, here, correction, p.scale_log2);
     cuda::pack<Type>(s, probabilities);
     return here;
   }
@@ -228,7 +231,8 @@ struct Consumer {
     for (int h = 0; h < 2; h++) correction.maximum[h] = rows.maximum[h] * p.scale_log2;
   }
   /// Raises the reference to the block's largest probability, in whole powers of two, so that what
-  /// exists is scaled exactly. No product is running.
+  /// exists is scaled exactly. No product is running. kFirst: O is not this tile's yet.
+  template <bool kFirst>
   FOVEA_DEVICE void raise_reference(cuda::Sums& here, const Task& t, int i) {
     constexpr float kLost = 0x1p100f;
     if (__any_sync(~0u, !(here.sum[0] < kLost && here.sum[1] < kLost))) {
@@ -242,7 +246,10 @@ struct Consumer {
       cuda::raise_reference(s, rows, here, correction, p.scale_log2);
     }
     cuda::pack<Type>(s, probabilities);
-    cuda::rescale<cuda::Rescale::always>(o, correction);
+    if constexpr (!kFirst) cuda::rescale<cuda::Rescale::always>(o, correction);
+  }
+  FOVEA_DEVICE bool outgrown(const cuda::Sums& here) const {  // NaN too
+    return !(here.sum[0] <= T::kGrowthLimit && here.sum[1] <= T::kGrowthLimit);
   }
   /// A block within a tile against the reference: no maximum and, mostly, no rescaling of O.
   FOVEA_DEVICE void step_against_reference(const Task& t, int i, bool last) {
@@ -250,8 +257,7 @@ struct Consumer {
     issue_both();
     wait_scores(coupled_after(i));
     cuda::Sums here = exponentiate<false>(coupled_after(i - 1));
-    const bool within = here.sum[0] <= T::kGrowthLimit && here.sum[1] <= T::kGrowthLimit;
-    if (__any_sync(~0u, !within)) raise_reference(here, t, i);  // NaN too
+    if (__any_sync(~0u, outgrown(here))) raise_reference<false>(here, t, i);
     rows.add(here);
     free_q(last);
     accumulate = 1;
@@ -299,12 +305,20 @@ struct Consumer {
     if constexpr (kMasked) guard_values(t, i);
   }
 
-  /// The first block of a tile beside the last P.V of another one.
-  FOVEA_DEVICE void open_tile(const Task& t, int i, bool masked, bool coupled) {
+  /// The first block of a tile beside the last P.V of another one; returns the sums. Where nothing
+  /// is hidden a part of the scores makes the reference, which the others may exceed as those of
+  /// later blocks may: the caller checks that.
+  FOVEA_DEVICE cuda::Sums open_tile(const Task& t, int i, bool masked, bool coupled) {
+    float top[2];
     if (masked) hide<kKey>(s, p, t, i, lane);
-    cuda::start_rows<T::kGrouped>(s, rows, correction, p.scale_log2);
-    rows.add(exponentiate<true>(coupled));
+    if (kPartialReference && !masked)
+      cuda::thread_maximum<T::kReferenceStep>(s, top);
+    else
+      cuda::thread_maximum<1>(s, top);
+    cuda::start_rows<T::kGrouped>(top, rows, correction, p.scale_log2);
+    const cuda::Sums here = exponentiate<true>(coupled);
     keep_reference();
+    return here;
   }
 
   /// O of a segment that is complete: to memory, or to the workspace when the tile has other
@@ -350,15 +364,24 @@ struct Consumer {
     free_k(coupled_after(begin));
     free_q(end - begin == 1);
     if (first.masked) hide<kKey>(s, p, *task, begin, lane);
-    cuda::start_rows<T::kGrouped>(s, rows, correction, p.scale_log2);
-    cuda::Sums here;
-    cuda::exponentials<0, T::kScores>(s, here, correction, p.scale_log2);
-    rows.add(here);
+    float top[2];
+    cuda::thread_maximum<1>(s, top);
+    cuda::start_rows<T::kGrouped>(top, rows, correction, p.scale_log2);
+    cuda::Sums opening;
+    cuda::exponentials<0, T::kScores>(s, opening, correction, p.scale_log2);
     keep_reference();
     cuda::pack<Type>(s, probabilities);
+    bool check = false;
     if (T::kGrouped && first.masked) guard_values(*task, begin);
 
     for (;;) {
+      // Here and not at the end of open_tile, where this branch would cost R2UR in the main loop.
+      if constexpr (kPartialReference) {
+        if (__any_sync(~0u, check && outgrown(opening)))
+          raise_reference<true>(opening, *task, begin);
+        free_q(check && end - begin == 1);
+      }
+      rows.add(opening);
       int i = begin + 1;
       if constexpr (T::kMaskAnywhere) {
         const int partials = cuda::uniform(min(task->partials, end));
@@ -393,8 +416,9 @@ struct Consumer {
       next = read_task();
       wait_scores(coupled_after(begin));
       const cuda::Rows closed_rows = rows;
-      free_q(end - begin == 1);
-      open_tile(*task, begin, masked, coupled);
+      check = kPartialReference && !masked;
+      free_q(!check && end - begin == 1);
+      opening = open_tile(*task, begin, masked, coupled);
       pass_v_pads(closed_pads);
       finish(closed_rows, *closed_task, closed_is_piece);
       accumulate = 0;

@@ -50,7 +50,9 @@ struct Schedule {
   bool turns;              // warpgroups issue their products in turns
   bool staged_output;      // 16-bit O leaves through shared memory and tensor stores
   bool rescale_on_growth;  // rescale O only when a maximum grew noticeably
+  int reference_step;      // a tile's reference is the maximum of every so-many-th group of 8 keys
   int early_exponentials;  // eighths computed before the wait for the previous P.V
+  int first_exponentials;  // the same in the first block of a tile
   int producer_registers;
   int consumer_registers;
   int residents;  // thread blocks on a multiprocessor
@@ -68,12 +70,18 @@ constexpr Schedule schedule(const Key& key) {
              .turns = key.head_dim < 256 && key.source != Source::shared_list,
              .staged_output = true,
              .rescale_on_growth = false,
+             .reference_step = 1,
              .early_exponentials = 8,
+             .first_exponentials = 8,
              .producer_registers = 40,
              .consumer_registers = 232,
              .residents = 1};
-  if (key.block_kv > 128) s.q_stages = 1;        // shared memory is full
-  if (key.source == Source::small) {             // two thread blocks fill each other's gaps
+  if (key.block_kv > 128) s.q_stages = 1;  // shared memory is full
+  if (key.head_dim == 128 && key.source == Source::dense) {
+    s.reference_step = 4;
+    s.first_exponentials = 4;
+  }
+  if (key.source == Source::small) {  // two thread blocks fill each other's gaps
     s.warpgroups = 1;
     s.turns = false;
     s.residents = 2;

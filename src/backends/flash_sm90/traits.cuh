@@ -68,7 +68,11 @@ struct Traits {
   // Registers per consumer thread.
   static constexpr int kScores = kBlockKv / 2;
   static constexpr int kOutputs = kHeadDim / 2;
-  static constexpr int kEarlyScores = (kScores * kSchedule.early_exponentials / 8) & ~3;
+  static constexpr int kReferenceStep = kSchedule.reference_step;
+  static constexpr int early_scores(int eighths) { return (kScores * eighths / 8) & ~3; }
+  static constexpr int kEarlyScores = early_scores(kSchedule.early_exponentials);
+  static constexpr int kFirstScores =
+      early_scores(std::min(kSchedule.first_exponentials, kSchedule.early_exponentials));
 
   using Tile = cuda::Tile;
   static constexpr int kPanels = (kHeadDim + Tile::kColumns - 1) / Tile::kColumns;
