@@ -38,13 +38,15 @@ struct TileAttention {
   // place, and its maxima.
   template <bool kMasked>
   static FOVEA_INLINE void score_strip(const float* k, const float* q, int64_t words, int64_t valid,
-                                       Float score_scale, const float* terms, float* scores,
-                                       Float (&max)[NR]) {
-    tile_multiply<P, NR, Finish::store>(k, q, words < kScoreRun ? words : kScoreRun, scores);
+                                       Float score_scale, const float* terms, FetchQueue& fetch,
+                                       float* scores, Float (&max)[NR]) {
+    const int64_t first = words < kScoreRun ? words : kScoreRun;
+    tile_multiply<P, NR, Finish::store>(k, q, first, scores, fetch.take(first / kTileSteps, k));
     for (int64_t done = kScoreRun; done < words; done += kScoreRun) {
       const int64_t left = words - done;
-      tile_multiply<P, NR, Finish::add>(k + done * kRows, q + done * kLanes,
-                                        left < kScoreRun ? left : kScoreRun, scores);
+      const int64_t run = left < kScoreRun ? left : kScoreRun;
+      tile_multiply<P, NR, Finish::add>(k + done * kRows, q + done * kLanes, run, scores,
+                                        fetch.take(run / kTileSteps, k));
     }
     for (int64_t i = 0; i < valid; ++i) {
       FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
@@ -63,19 +65,19 @@ struct TileAttention {
   }
 
   template <bool kMasked>
-  static FOVEA_INLINE void score_block(const Params& params, Tile& tile, const KeyRange& keys,
-                                       const float* terms, float* scores, Float (&max)[NR]) {
+  static FOVEA_INLINE void score_block(const Params& params, const Tile& tile, const KeyRange& keys,
+                                       const float* terms, FetchQueue& fetch, float* scores,
+                                       Float (&max)[NR]) {
     const int64_t words = (params.head_dim + P::kGroup - 1) / P::kGroup;
     const Float score_scale = V::set(params.scale * kLog2E);
     int64_t p = keys.begin;
     for (; p + kRows <= keys.end; p += kRows) {
-      tile.fetch_ahead();
       score_strip<kMasked>(keys.k + p * words, tile.q, words, kRows, score_scale,
-                           kMasked ? terms + p * kLanes : nullptr, scores + p * kLanes, max);
+                           kMasked ? terms + p * kLanes : nullptr, fetch, scores + p * kLanes, max);
     }
     if (p < keys.end) {
       score_strip<kMasked>(keys.k + p * words, tile.q, words, keys.end - p, score_scale,
-                           kMasked ? terms + p * kLanes : nullptr, scores + p * kLanes, max);
+                           kMasked ? terms + p * kLanes : nullptr, fetch, scores + p * kLanes, max);
     }
   }
 
@@ -106,20 +108,21 @@ struct TileAttention {
     }
   }
 
-  static FOVEA_INLINE void value_block(Tile& tile, const KeyRange& keys, int64_t dim_v,
+  static FOVEA_INLINE void value_block(const Tile& tile, const KeyRange& keys, int64_t dim_v,
                                        int64_t strip_floats, const float* probabilities,
-                                       const float* alpha) {
+                                       const float* alpha, FetchQueue& fetch) {
     const bool started = tile.started;
     const int64_t first = keys.begin / P::kGroup;
     const int64_t words = (keys.end + P::kGroup - 1) / P::kGroup - first;
     const float* v = keys.v + first * kRows;
     float* o = tile.o;
     for (int64_t d = 0; d < dim_v; d += kRows) {
-      tile.fetch_ahead();
+      const Ahead ahead = fetch.take(words / kTileSteps, v);
       if (started) {
-        tile_multiply<P, NR, Finish::rescale>(v, probabilities + first * kLanes, words, o, alpha);
+        tile_multiply<P, NR, Finish::rescale>(v, probabilities + first * kLanes, words, o, ahead,
+                                              alpha);
       } else {
-        tile_multiply<P, NR, Finish::store>(v, probabilities + first * kLanes, words, o);
+        tile_multiply<P, NR, Finish::store>(v, probabilities + first * kLanes, words, o, ahead);
       }
       v += strip_floats;
       o += kRows * kLanes;
@@ -155,15 +158,15 @@ struct TileAttention {
   // Everything one tile does with one block.
   [[gnu::noinline]] static void block(const Params& params, const Geometry& geometry, Tile& tile,
                                       const KeyRange& keys, const float* terms, bool select_values,
-                                      float* scores) {
+                                      FetchQueue& fetch, float* scores) {
     Float max[NR], old_max[NR];
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
       max[r] = old_max[r] = V::load(tile.max + r * V::kLanes);
     }
     if (terms != nullptr) {
-      score_block<true>(params, tile, keys, terms, scores, max);
+      score_block<true>(params, tile, keys, terms, fetch, scores, max);
     } else {
-      score_block<false>(params, tile, keys, terms, scores, max);
+      score_block<false>(params, tile, keys, terms, fetch, scores, max);
     }
 
     Float alpha[NR], sum[NR], base[NR];
@@ -187,7 +190,7 @@ struct TileAttention {
     } else {
       alignas(64) float factors[kLanes];
       FOVEA_UNROLL for (int r = 0; r < NR; ++r) V::store(factors + r * V::kLanes, alpha[r]);
-      value_block(tile, keys, params.dim_v, strip_floats, scores, factors);
+      value_block(tile, keys, params.dim_v, strip_floats, scores, factors, fetch);
     }
     tile.started = true;
   }
@@ -210,6 +213,7 @@ struct Superblock {
   bool row_masks = false;
   Tile tiles[kMaxTiles];
   int num_tiles = 0;
+  FetchQueue fetch;
 
   // Keys first_key..last_key - 1 of one packed block; `full`: no mask hides any of them.
   template <int NR>
@@ -246,7 +250,7 @@ struct Superblock {
     }
     TileAttention<P, NR>::block(params, geometry, tile, keys,
                                 mask.kind == TileMask::terms ? terms : nullptr,
-                                mask.hides && info.v_nonfinite != 0, scores);
+                                mask.hides && info.v_nonfinite != 0, fetch, scores);
   }
 
   // How many of the first `count` packed keys lie before key `limit` of the block.
@@ -384,7 +388,7 @@ struct Superblock {
     for (int t = 0; t < num_tiles; ++t) {
       Tile& tile = tiles[t];
       begin_tile(tile);
-      fetch_ahead(tile, tile.row + tile.rows);
+      fetch_rows(tile.row, tile.rows);
       if (num_blocks() == 1 && packed.info[0].count > 0) {
         visit_tile(tile, 0, 0, geometry.block_keys, false);
       }
@@ -392,28 +396,37 @@ struct Superblock {
     }
   }
 
-  // Spreads the queries from row `next` on and the outputs of the tile over the strips of the
-  // block that follows.
-  void fetch_ahead(Tile& tile, int64_t next) {
+  // The outputs of `rows` rows, and the queries of as many rows after them.
+  void fetch_rows(int64_t row, int64_t rows) {
     const int64_t q_bytes = params.dtype == FloatType::f32 ? 4 : 2;
     const int64_t out_bytes = params.out_dtype == FloatType::f32 ? 4 : 2;
-    const int64_t left = segment.q_length - next;
-    tile.next_q = {static_cast<const char*>(params.q.data) +
-                       (segment.batch * params.q.batch + head_q * params.q.head +
-                        (segment.q_begin + next) * params.q.seq) *
-                           q_bytes,
-                   params.q.seq * q_bytes, params.head_dim * q_bytes,
-                   left < 0           ? 0
-                   : left < tile.rows ? left
-                                      : tile.rows};
-    tile.out = {static_cast<const char*>(params.out) +
-                    (segment.batch * params.out_batch + head_q * params.out_head +
-                     (segment.q_begin + tile.row) * params.out_seq) *
-                        out_bytes,
-                params.out_seq * out_bytes, params.dim_v * out_bytes, tile.rows};
-    const int64_t strips = 1 + (geometry.block_keys + params.dim_v) / V::kTileRows;
-    tile.fetch_q = (tile.next_q.lines() + strips - 1) / strips;
-    tile.fetch_out = (tile.out.lines() + strips - 1) / strips;
+    fetch.clear();
+    fetch.add(static_cast<const char*>(params.out) +
+                  (segment.batch * params.out_batch + head_q * params.out_head +
+                   (segment.q_begin + row) * params.out_seq) *
+                      out_bytes,
+              rows, params.out_seq * out_bytes, (params.dim_v * out_bytes + 63) / 64, 64);
+    const int64_t left = segment.q_length - row - rows;
+    fetch.add(static_cast<const char*>(params.q.data) +
+                  (segment.batch * params.q.batch + head_q * params.q.head +
+                   (segment.q_begin + row + rows) * params.q.seq) *
+                      q_bytes,
+              rows < left ? rows : left, params.q.seq * q_bytes,
+              (params.head_dim * q_bytes + 63) / 64, 64);
+  }
+
+  // Keys first_key..last_key - 1 of one packed block.
+  void fetch_keys(int64_t block, int64_t first_key, int64_t last_key) {
+    const BlockInfo& info = packed.info[block];
+    const int64_t end = packed_below(info, info.count, last_key);
+    const int64_t begin = packed_below(info, end, first_key) / V::kTileRows * V::kTileRows;
+    const int64_t words = (params.head_dim + P::kGroup - 1) / P::kGroup;
+    fetch.clear();
+    fetch.add(packed.k + block * geometry.k_block_floats + begin * words,
+              ((end - begin) * words + 15) / 16, 64, 1, 0);
+    fetch.add(packed.v + block * geometry.v_block_floats + begin / P::kGroup * V::kTileRows,
+              ((end - begin) / P::kGroup * V::kTileRows + 15) / 16, 64,
+              (params.dim_v + V::kTileRows - 1) / V::kTileRows, geometry.v_strip_floats * 4);
   }
 
   // Blocks begin..end-1.
@@ -430,36 +443,64 @@ struct Superblock {
     }
     for (int64_t block = first; block <= last; ++block) {
       if (block == last) {
-        for (int t = 0; t < num_tiles; ++t) fetch_ahead(tiles[t], tiles[t].row + rows);
+        fetch_rows(row, rows);
+      } else {
+        fetch_keys(block + 1, 0, geometry.block_keys);
       }
       visit_block(block, 0, geometry.block_keys);
     }
   }
 
-  // Neighbours on the list that lie in one packed block are visited together, so that a list of all
-  // blocks does what run_dense does.
-  void run_listed(int64_t row) {
+  // Keys of one packed block, as a list asks for them.
+  struct Listed {
+    int64_t block = 0;
+    int64_t first_key = 0;
+    int64_t last_key = 0;
+    bool full = false;
+  };
+
+  // The keys from entry i of the list on, and steps over their entries. Neighbours on the list that
+  // lie in one packed block are taken together, so that a list of all blocks does what run_dense
+  // does. False at the end.
+  bool next_listed(const int32_t* indices, const uint8_t* partial, int32_t count, int32_t& i,
+                   Listed& keys) const {
+    const int64_t block_kv = params.blocks.block_kv;
+    if (i >= count) return false;
+    int64_t first_key = indices[i] * block_kv;
+    if (first_key >= segment.kv_length) return false;
+    keys.block = first_key / geometry.block_keys;
+    const int64_t block_end = (keys.block + 1) * geometry.block_keys;
+    int64_t last_key = first_key + block_kv;
+    keys.full = partial != nullptr && partial[i] == 0;
+    while (++i < count && last_key < block_end && indices[i] * block_kv == last_key &&
+           (partial == nullptr || (partial[i] == 0) == keys.full)) {
+      last_key += block_kv;
+    }
+    if (last_key > block_end) last_key = block_end;
+    keys.first_key = first_key - keys.block * geometry.block_keys;
+    keys.last_key = last_key - keys.block * geometry.block_keys;
+    return true;
+  }
+
+  void run_listed(int64_t row, int64_t rows) {
     const BlockList& list = params.blocks;
     const int64_t at =
         segment.batch * list.batch + head_q * list.head + row / static_cast<int64_t>(list.block_q);
     const int32_t* indices = list.indices + at * list.max_count;
     const uint8_t* partial = list.partial == nullptr ? nullptr : list.partial + at * list.max_count;
     const int32_t count = list.counts[at];
-    for (int32_t i = 0; i < count;) {
-      const int64_t first_key = int64_t{indices[i]} * list.block_kv;
-      if (first_key >= segment.kv_length) return;
-      const int64_t block = first_key / geometry.block_keys;
-      const int64_t block_end = (block + 1) * geometry.block_keys;
-      int64_t last_key = first_key + list.block_kv;
-      const bool full = partial != nullptr && partial[i] == 0;
-      while (++i < count && last_key < block_end &&
-             int64_t{indices[i]} * list.block_kv == last_key &&
-             (partial == nullptr || (partial[i] == 0) == full)) {
-        last_key += list.block_kv;
+    int32_t i = 0;
+    Listed keys;
+    bool some = next_listed(indices, partial, count, i, keys);
+    while (some) {
+      const Listed now = keys;
+      some = next_listed(indices, partial, count, i, keys);
+      if (some) {
+        fetch_keys(keys.block, keys.first_key, keys.last_key);
+      } else {
+        fetch_rows(row, rows);
       }
-      if (last_key > block_end) last_key = block_end;
-      visit_block(block, first_key - block * geometry.block_keys,
-                  last_key - block * geometry.block_keys, full);
+      visit_block(now.block, now.first_key, now.last_key, now.full);
     }
   }
 };
@@ -470,7 +511,7 @@ FOVEA_INLINE Superblock<P> make_superblock(const Params& params, const Geometry&
                                            const PackedBlocks& packed, float* scratch) {
   Superblock<P> block{
       params, geometry, segment, head_q, packed, scratch, scratch + geometry.score_floats,
-      {},     false,    {},      0};
+      {},     false,    {},      0,       {}};
   const int64_t shift = segment.kv_length - segment.q_length;
   block.diagonal.bounded_low = params.left >= 0;
   block.diagonal.bounded_high = params.right >= 0;
@@ -494,7 +535,7 @@ void attend(const Params& params, const Geometry& geometry, const Segment& segme
   if (single_block) return block.run_single_block();
   for (int t = 0; t < block.num_tiles; ++t) block.begin_tile(block.tiles[t]);
   if (params.blocks.counts != nullptr) {
-    block.run_listed(row);
+    block.run_listed(row, rows);
   } else {
     block.run_dense(row, rows, 0, block.num_blocks());
   }

@@ -7,28 +7,48 @@
 
 namespace fovea::cpu_flash {
 
-// Memory that a tile wants soon, fetched little by little while it computes: all at once would fill
-// the core's list of outstanding lines.
-struct RowCursor {
-  const char* row = nullptr;
-  int64_t stride = 0;
-  int64_t bytes = 0;
-  int64_t rows = 0;
-  int64_t at = 0;
+// Lines of memory for one register tile to fetch while it computes, one with every few steps.
+struct Ahead {
+  const void* at = nullptr;
+  int64_t step = 0;  // bytes
+};
 
-  FOVEA_INLINE int64_t lines() const { return rows * ((bytes + 63) / 64); }
+// Memory that is wanted soon, handed out to register tiles little by little: all at once would fill
+// the core's list of outstanding lines, and what is computed meanwhile would wait behind it.
+class FetchQueue {
+ public:
+  FOVEA_INLINE void clear() { first_ = end_ = 0; }
 
-  template <int kWrite>
-  FOVEA_INLINE void fetch(int64_t count) {
-    for (; count > 0 && rows > 0; --count) {
-      __builtin_prefetch(row + at, kWrite);
-      at += 64;
-      if (at < bytes) continue;
-      at = 0;
-      row += stride;
-      --rows;
-    }
+  // `runs` runs of `count` lines: lines `step` bytes apart, runs `run_step`.
+  FOVEA_INLINE void add(const void* memory, int64_t count, int64_t step, int64_t runs,
+                        int64_t run_step) {
+    if (end_ == kRegions || count <= 0 || runs <= 0) return;
+    regions_[end_++] = {static_cast<const char*>(memory), step, count, runs, run_step, 0};
   }
+
+  // About `lines` of them. A register tile may fetch a few past the end of a run; where nothing is
+  // left it fetches `idle`, over and over.
+  FOVEA_INLINE Ahead take(int64_t lines, const void* idle) {
+    if (first_ == end_) return {idle, 0};
+    Region& region = regions_[first_];
+    const Ahead ahead{region.run + region.done * region.step, region.step};
+    region.done += lines;
+    if (region.done >= region.count) {
+      region.done = 0;
+      region.run += region.run_step;
+      if (--region.runs == 0) ++first_;
+    }
+    return ahead;
+  }
+
+ private:
+  struct Region {
+    const char* run;
+    int64_t step, count, runs, run_step, done;
+  };
+  static constexpr int kRegions = 4;
+  Region regions_[kRegions];
+  int first_ = 0, end_ = 0;
 };
 
 struct Tile {
@@ -40,15 +60,6 @@ struct Tile {
   int64_t rows = 0;
   int vectors = 0;
   bool started = false;  // o holds something
-  // Queries of the tile that follows and outputs of this one, so many lines with every strip.
-  RowCursor next_q, out;
-  int64_t fetch_q = 0;
-  int64_t fetch_out = 0;
-
-  FOVEA_INLINE void fetch_ahead() {
-    if (fetch_q > 0) next_q.fetch<0>(fetch_q);
-    if (fetch_out > 0) out.fetch<1>(fetch_out);
-  }
 };
 
 // One block of packed keys as a tile reads it: keys begin..end-1.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "src/backends/cpu_flash/params.hpp"
+#include "src/backends/cpu_flash/tile.hpp"
 #include "src/simd/quad.hpp"
 
 namespace fovea::cpu_flash {
@@ -35,6 +36,9 @@ enum class Finish {
   rescale,  // target = alpha * target + tile, one alpha per lane
 };
 
+// Steps of a register tile per branch, and per line that it fetches ahead.
+inline constexpr int kTileSteps = 4;
+
 // tile[i][r] = sum over j < n of strip[j][i] * panel[j][r], written to target[i][r]: a strip is
 // kTileRows broadcast words per step, a panel is NR vectors of queries per step.
 //
@@ -44,7 +48,7 @@ enum class Finish {
 // cpu_flash_hot_loops counts instructions and finds spills.
 template <class P, int NR, Finish kFinish>
 [[gnu::noinline]] void tile_multiply(const float* strip, const float* panel, int64_t n,
-                                     float* target, const float* alpha = nullptr) {
+                                     float* target, Ahead ahead, const float* alpha = nullptr) {
   using V = typename P::Vec;
   using Float = typename V::Float;
   constexpr int kRows = V::kTileRows;
@@ -63,8 +67,11 @@ template <class P, int NR, Finish kFinish>
     // Keeps loads of the next step from moving up here, where no register is left for them.
     asm volatile("" ::: "memory");
   };
-  constexpr int kSteps = 4;
+  constexpr int kSteps = kTileSteps;
+  const char* fetch = static_cast<const char*>(ahead.at);
   for (; n >= kSteps; n -= kSteps) {
+    __builtin_prefetch(fetch);
+    fetch += ahead.step;
     FOVEA_UNROLL for (int at = 0; at < kSteps; ++at) step(at);
     strip += kSteps * kRows;
     panel += kSteps * kLanes;
