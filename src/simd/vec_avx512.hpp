@@ -76,8 +76,11 @@ struct Avx512Vec {
   static FOVEA_INLINE Quad quad_from_f16(const void* p) {
     return (Quad)_mm_cvtph_ps(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
   }
-  static FOVEA_INLINE QuadHalf quad_to_f16(Quad x) {
-    return (QuadHalf)_mm_cvtsi128_si64(_mm_cvtps_ph((__m128)x, _MM_FROUND_TO_NEAREST_INT));
+  // Rounds both to half precision: even in the low halves of the words, odd in the high ones.
+  static FOVEA_INLINE Float pair_f16(Float even, Float odd) {
+    const __m512i low = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(even, _MM_FROUND_TO_NEAREST_INT));
+    const __m512i high = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(odd, _MM_FROUND_TO_NEAREST_INT));
+    return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
   }
 };
 

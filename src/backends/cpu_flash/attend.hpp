@@ -17,9 +17,11 @@
 
 #include "src/backends/cpu_flash/mask_tile.hpp"
 #include "src/backends/cpu_flash/pack.hpp"
+#include "src/backends/cpu_flash/store_rows.hpp"
 #include "src/backends/cpu_flash/tile.hpp"
 #include "src/backends/cpu_flash/tile_multiply.hpp"
 #include "src/simd/exp2.hpp"
+#include "src/simd/log.hpp"
 
 namespace fovea::cpu_flash {
 
@@ -200,6 +202,7 @@ struct TileAttention {
 template <class P>
 struct Superblock {
   using V = typename P::Vec;
+  using Float = typename V::Float;
   static constexpr int kMaxTiles = 16;
 
   const Params& params;
@@ -348,27 +351,29 @@ struct Superblock {
     clear_unstarted(tile);
     const int64_t heads_offset =
         (segment.batch * params.heads_q + head_q) * params.lse_rows + segment.q_begin;
-    alignas(64) float inverse[64];
-    for (int64_t i = 0; i < lanes; ++i) {
-      const bool empty = tile.sum[i] == 0.f;
-      inverse[i] = empty ? 0.f : 1.f / tile.sum[i];
-      if (params.lse == nullptr || i >= tile.rows) continue;
-      float lse = -kInfinity;
-      if (!empty) {
-        lse = static_cast<float>(0.69314718055994531 * static_cast<double>(tile.max[i]) +
-                                 __builtin_log(static_cast<double>(tile.sum[i])));
-        // Terms that were clamped to stay finite stand for the most negative float.
-        if (tile.max[i] == -FLT_MAX) lse = -FLT_MAX;
-      }
-      params.lse[heads_offset + tile.row + i] = lse;
+    alignas(64) float inverse[64], lse[64];
+    for (int64_t lane = 0; lane < lanes; lane += V::kLanes) {
+      const Float sum = V::load(tile.sum + lane), max = V::load(tile.max + lane);
+      const auto empty = V::equal(sum, V::set(0.f));
+      V::store(inverse + lane, V::select(empty, V::set(0.f), V::set(1.f) / sum));
+      // log(2) as the sum of two floats.
+      Float x = V::fma(max, V::set(-1.90465421e-9f), simd::log_positive<V>(sum));
+      x = V::fma(max, V::set(0.693147182f), x);
+      // Terms that were clamped to stay finite stand for the most negative float.
+      x = V::select(V::equal(max, V::set(-FLT_MAX)), max, x);
+      V::store(lse + lane, V::select(empty, V::set(-kInfinity), x));
+    }
+    if (params.lse != nullptr) {
+      float* const target = params.lse + heads_offset + tile.row;
+      for (int64_t i = 0; i < tile.rows; ++i) target[i] = lse[i];
     }
     switch (params.out_dtype) {
       case FloatType::f32:
-        store_rows<V, StoreF32>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
+        store_rows<V, StoreF32<V>>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
                                 inverse);
         break;
       case FloatType::bf16:
-        store_rows<V, StoreBf16>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
+        store_rows<V, StoreBf16<V>>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
                                  inverse);
         break;
       case FloatType::f16:
