@@ -351,21 +351,22 @@ struct Superblock {
     clear_unstarted(tile);
     const int64_t heads_offset =
         (segment.batch * params.heads_q + head_q) * params.lse_rows + segment.q_begin;
-    alignas(64) float inverse[64], lse[64];
+    alignas(64) float inverse[64], log_sum[64];
     for (int64_t lane = 0; lane < lanes; lane += V::kLanes) {
-      const Float sum = V::load(tile.sum + lane), max = V::load(tile.max + lane);
+      const Float sum = V::load(tile.sum + lane);
       const auto empty = V::equal(sum, V::set(0.f));
       V::store(inverse + lane, V::select(empty, V::set(0.f), V::set(1.f) / sum));
-      // log(2) as the sum of two floats.
-      Float x = V::fma(max, V::set(-1.90465421e-9f), simd::log_positive<V>(sum));
-      x = V::fma(max, V::set(0.693147182f), x);
-      // Terms that were clamped to stay finite stand for the most negative float.
-      x = V::select(V::equal(max, V::set(-FLT_MAX)), max, x);
-      V::store(lse + lane, V::select(empty, V::set(-kInfinity), x));
+      V::store(log_sum + lane, simd::log_positive<V>(sum));
     }
     if (params.lse != nullptr) {
-      float* const target = params.lse + heads_offset + tile.row;
-      for (int64_t i = 0; i < tile.rows; ++i) target[i] = lse[i];
+      float* const lse = params.lse + heads_offset + tile.row;
+      for (int64_t i = 0; i < tile.rows; ++i) {
+        const float max = tile.max[i];
+        const float x = static_cast<float>(0.69314718055994531 * static_cast<double>(max) +
+                                           static_cast<double>(log_sum[i]));
+        // Terms that were clamped to stay finite stand for the most negative float.
+        lse[i] = tile.sum[i] == 0.f ? -kInfinity : max == -FLT_MAX ? -FLT_MAX : x;
+      }
     }
     switch (params.out_dtype) {
       case FloatType::f32:

@@ -92,22 +92,15 @@ FOVEA_INLINE void store_rows(const Params& params, const Segment& segment, int64
     for (; d < dim_v; d += kStep) {
       Float x[4];
       words(d, x);
-      const int64_t columns = dim_v - d < kStep ? dim_v - d : kStep;
+      Element part[V::kLanes][kStep];
       FOVEA_UNROLL for (int j = 0; j < 4; ++j) {
         Quad quads[kQuads];
         V::split(x[j], quads);
-        FOVEA_UNROLL for (int i = 0; i < kQuads; ++i) {
-          const int64_t r = 4 * i + j;
-          if (r >= valid) continue;
-          Element* const at = target + r * stride + d;
-          if (columns == kStep) {
-            simd::quad_store(at, quads[i]);
-          } else {
-            Element part[kStep];
-            simd::quad_store(part, quads[i]);
-            for (int64_t c = 0; c < columns; ++c) at[c] = part[c];
-          }
-        }
+        FOVEA_UNROLL for (int i = 0; i < kQuads; ++i) simd::quad_store(part[4 * i + j], quads[i]);
+      }
+      const int64_t columns = dim_v - d < kStep ? dim_v - d : kStep;
+      for (int64_t r = 0; r < valid; ++r) {
+        for (int64_t c = 0; c < columns; ++c) target[r * stride + d + c] = part[r][c];
       }
     }
   }
