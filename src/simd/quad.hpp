@@ -66,7 +66,8 @@ FOVEA_INLINE Quad quad_from_f16_portable(const void* source) {
   return (Quad)(((is_special & special) | (~is_special & finite)) | sign);
 }
 
-// Half precision in the low half of every word. Round to nearest, ties to even, overflow to infinity.
+// Half precision in the low half of every word. Round to nearest, ties to even, overflow to
+// infinity.
 FOVEA_INLINE QuadBits quad_to_f16_bits(Quad x) {
   const QuadBits bits = (QuadBits)x;
   const QuadBits sign = (bits >> 16) & 0x8000u;

@@ -371,11 +371,11 @@ struct Superblock {
     switch (params.out_dtype) {
       case FloatType::f32:
         store_rows<V, StoreF32<V>>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
-                                inverse);
+                                   inverse);
         break;
       case FloatType::bf16:
         store_rows<V, StoreBf16<V>>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
-                                 inverse);
+                                    inverse);
         break;
       case FloatType::f16:
         store_rows<V, StoreF16<V>>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
@@ -394,7 +394,10 @@ struct Superblock {
     for (int t = 0; t < num_tiles; ++t) {
       Tile& tile = tiles[t];
       begin_tile(tile);
-      fetch_rows(tile.row, tile.rows);
+      fetch.clear();
+      fetch.add_columns(output_rows(tile.row, tile.rows));
+      fetch.add_columns(query_rows(tile.row + tile.rows, tile.rows));
+      spread_fetch(geometry.block_keys, 1);
       if (num_blocks() == 1 && packed.info[0].count > 0) {
         visit_tile(tile, 0, 0, geometry.block_keys, false);
       }
@@ -402,23 +405,38 @@ struct Superblock {
     }
   }
 
+  RowCursor output_rows(int64_t row, int64_t rows) const {
+    const int64_t bytes = params.out_dtype == FloatType::f32 ? 4 : 2;
+    return {static_cast<const char*>(params.out) +
+                (segment.batch * params.out_batch + head_q * params.out_head +
+                 (segment.q_begin + row) * params.out_seq) *
+                    bytes,
+            params.out_seq * bytes, params.dim_v * bytes, rows};
+  }
+
+  // At most `rows` rows; none past the last.
+  RowCursor query_rows(int64_t row, int64_t rows) const {
+    const int64_t bytes = params.dtype == FloatType::f32 ? 4 : 2;
+    const int64_t left = segment.q_length - row;
+    return {static_cast<const char*>(params.q.data) +
+                (segment.batch * params.q.batch + head_q * params.q.head +
+                 (segment.q_begin + row) * params.q.seq) *
+                    bytes,
+            params.q.seq * bytes, params.head_dim * bytes, rows < left ? rows : left};
+  }
+
   // The outputs of `rows` rows, and the queries of as many rows after them.
   void fetch_rows(int64_t row, int64_t rows) {
-    const int64_t q_bytes = params.dtype == FloatType::f32 ? 4 : 2;
-    const int64_t out_bytes = params.out_dtype == FloatType::f32 ? 4 : 2;
     fetch.clear();
-    fetch.add(static_cast<const char*>(params.out) +
-                  (segment.batch * params.out_batch + head_q * params.out_head +
-                   (segment.q_begin + row) * params.out_seq) *
-                      out_bytes,
-              rows, params.out_seq * out_bytes, (params.dim_v * out_bytes + 63) / 64, 64);
-    const int64_t left = segment.q_length - row - rows;
-    fetch.add(static_cast<const char*>(params.q.data) +
-                  (segment.batch * params.q.batch + head_q * params.q.head +
-                   (segment.q_begin + row + rows) * params.q.seq) *
-                      q_bytes,
-              rows < left ? rows : left, params.q.seq * q_bytes,
-              (params.head_dim * q_bytes + 63) / 64, 64);
+    fetch.rows[0] = output_rows(row, rows);
+    fetch.rows[1] = query_rows(row + rows, rows);
+  }
+
+  // Spreads what is to be fetched over the visit of `keys` keys by `tiles` tiles.
+  void spread_fetch(int64_t keys, int64_t tiles) {
+    const int64_t words = (params.head_dim + P::kGroup - 1) / P::kGroup;
+    const int64_t steps = (keys * words + params.dim_v * (keys / P::kGroup)) / V::kTileRows;
+    fetch.spread(tiles * (1 + (keys + params.dim_v) / V::kTileRows), tiles * steps / kTileSteps);
   }
 
   // Keys first_key..last_key - 1 of one packed block.
@@ -453,6 +471,7 @@ struct Superblock {
       } else {
         fetch_keys(block + 1, 0, geometry.block_keys);
       }
+      spread_fetch(geometry.block_keys, num_tiles);
       visit_block(block, 0, geometry.block_keys);
     }
   }
@@ -506,6 +525,7 @@ struct Superblock {
       } else {
         fetch_rows(row, rows);
       }
+      spread_fetch(now.last_key - now.first_key, num_tiles);
       visit_block(now.block, now.first_key, now.last_key, now.full);
     }
   }
@@ -517,7 +537,7 @@ FOVEA_INLINE Superblock<P> make_superblock(const Params& params, const Geometry&
                                            const PackedBlocks& packed, float* scratch) {
   Superblock<P> block{
       params, geometry, segment, head_q, packed, scratch, scratch + geometry.score_floats,
-      {},     false,    {},      0,       {}};
+      {},     false,    {},      0,      {}};
   const int64_t shift = segment.kv_length - segment.q_length;
   block.diagonal.bounded_low = params.left >= 0;
   block.diagonal.bounded_high = params.right >= 0;

@@ -74,7 +74,7 @@ FOVEA_INLINE void rows_to_columns(const typename L::Element* const (&rows)[V::kL
   constexpr int64_t kStep = 4 * L::kPerWord;
   // Words word..word + 4 * groups - 1, of which `words` exist.
   const auto columns = [&]<int kGroups>(auto load, int64_t word, int64_t words)
-                           __attribute__((always_inline)) {
+      __attribute__((always_inline)) {
     Float x[kGroups][4];
     FOVEA_UNROLL for (int j = 0; j < 4; ++j) {
       Quad quads[kGroups][kQuads];
@@ -96,7 +96,9 @@ FOVEA_INLINE void rows_to_columns(const typename L::Element* const (&rows)[V::kL
     }
   };
   int64_t e = 0, word = 0;
-  const auto whole = [&](const Element* p) __attribute__((always_inline)) { return L::load(p + e); };
+  const auto whole = [&](const Element* p) __attribute__((always_inline)) {
+    return L::load(p + e);
+  };
   for (; e + kQuads * kStep <= elements; e += kQuads * kStep, word += 4 * kQuads) {
     columns.template operator()<kQuads>(whole, word, 4 * kQuads);
   }

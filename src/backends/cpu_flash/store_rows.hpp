@@ -61,7 +61,7 @@ FOVEA_INLINE void store_rows(const Params& params, const Segment& segment, int64
     const int64_t valid = rows - lane < V::kLanes ? rows - lane : V::kLanes;
     Element* const target = base + lane * stride;
     // The words of columns d..d + 3 words on, one vector for four rows of each quad.
-    const auto words = [&](int64_t d, Float (&x)[4]) __attribute__((always_inline)) {
+    const auto words = [&](int64_t d, Float(&x)[4]) __attribute__((always_inline)) {
       const auto column = [&](int64_t c) __attribute__((always_inline)) {
         const int64_t at = d + c < dim_v ? d + c : dim_v - 1;
         return V::mul(V::load(panel + at * lanes + lane), factor);
