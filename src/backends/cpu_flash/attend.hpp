@@ -432,11 +432,12 @@ struct Superblock {
     fetch.rows[1] = query_rows(row + rows, rows);
   }
 
-  // Spreads what is to be fetched over the visit of `keys` keys by `tiles` tiles.
-  void spread_fetch(int64_t keys, int64_t tiles) {
+  // Spreads what is to be fetched over the visit of `keys` keys by `visitors` tiles.
+  void spread_fetch(int64_t keys, int64_t visitors) {
     const int64_t words = (params.head_dim + P::kGroup - 1) / P::kGroup;
     const int64_t steps = (keys * words + params.dim_v * (keys / P::kGroup)) / V::kTileRows;
-    fetch.spread(tiles * (1 + (keys + params.dim_v) / V::kTileRows), tiles * steps / kTileSteps);
+    fetch.spread(visitors * (1 + (keys + params.dim_v) / V::kTileRows),
+                 visitors * steps / kTileSteps);
   }
 
   // Keys first_key..last_key - 1 of one packed block.

@@ -231,10 +231,6 @@ FOVEA_INLINE void pack_queries(const Params& params, const Segment& segment, int
     for (int64_t i = 0; i < V::kLanes; ++i) {
       const int64_t r = lane + i < rows ? lane + i : rows - 1;
       source[i] = row_pointer<L>(params.q, segment, head, segment.q_begin + row + r);
-      if (lane + V::kLanes + i < rows) {
-        prefetch_row<0>(source[i] + V::kLanes * params.q.seq,
-                        params.head_dim * int64_t{sizeof(*source[i])});
-      }
     }
     rows_to_columns<V, L, L::kPerWord == 1>(
         source, params.head_dim,

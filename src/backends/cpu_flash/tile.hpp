@@ -57,8 +57,8 @@ struct FetchQueue {
   }
 
   // Rows by columns of lines: for tensors of few rows, whose pages the core keeps at hand.
-  FOVEA_INLINE void add_columns(const RowCursor& rows) {
-    add(rows.row, rows.rows, rows.stride, (rows.bytes + 63) / 64, 64);
+  FOVEA_INLINE void add_columns(const RowCursor& tensor) {
+    add(tensor.row, tensor.rows, tensor.stride, (tensor.bytes + 63) / 64, 64);
   }
 
   // Spreads what was added over so many register tiles, of so many lines in all.
