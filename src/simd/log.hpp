@@ -1,6 +1,7 @@
 // The natural logarithm of sums of softmax weights.
 //
-// Error at most kLogError * max(1, |log x|) for normal positive x; NaN stays NaN.
+// Error at most kLogError * max(1, |log x|) for positive finite x, subnormal ones included; the
+// logarithm of 1 is exactly 0, and NaN stays NaN.
 #pragma once
 
 #include "src/simd/quad.hpp"
@@ -14,8 +15,9 @@ FOVEA_INLINE typename V::Float log_positive(typename V::Float x) {
   using Float = typename V::Float;
   typedef int32_t Int __attribute__((vector_size(4 * V::kLanes)));
   typedef float Real __attribute__((vector_size(4 * V::kLanes)));
-  // x = m * 2^e with m in [sqrt(1/2), sqrt(2)).
-  const Int bits = (Int)x;
+  const auto subnormal = V::less(x, V::set(0x1p-126f));
+  // x = m * 2^e with m in [sqrt(1/2), sqrt(2)); subnormal ones as 2^23 x.
+  const Int bits = (Int)V::select(subnormal, V::mul(x, V::set(0x1p23f)), x);
   const Int e = (bits - 0x3f3504f3) >> 23;
   const Real m = (Real)(bits - (e << 23));
   // log m = 2 atanh(s).
@@ -26,8 +28,9 @@ FOVEA_INLINE typename V::Float log_positive(typename V::Float x) {
   p = V::fma(p, square, V::set(2.f));
   const Float log_m = V::mul(p, (Float)s);
   // The exponent as a float, by way of the bits of 1.5 * 2^23 + e.
-  const Real exponent = (Real)(e + 0x4b400000) - 12582912.f;
-  const Float result = V::fma((Float)exponent, V::set(0.693147182f), log_m);
+  const Float shifted = (Float)((Real)(e + 0x4b400000) - 12582912.f);
+  const Float exponent = V::select(subnormal, V::sub(shifted, V::set(23.f)), shifted);
+  const Float result = V::fma(exponent, V::set(0.693147182f), log_m);
   return V::select(V::equal(x, x), result, x);
 }
 

@@ -7,26 +7,10 @@
 #include <limits>
 #include <vector>
 
-#include "src/simd/cpu_features.hpp"
-#include "tests/simd/exp2_lanes.hpp"
+#include "tests/simd/lane_math.hpp"
 
 namespace fovea::simd::testing {
 namespace {
-
-struct Candidate {
-  Isa isa;
-  Exp2Array function;
-};
-
-std::vector<Candidate> candidates() {
-  std::vector<Candidate> list;
-  for (const Candidate& c :
-       {Candidate{Isa::generic, exp2_generic()}, Candidate{Isa::avx2, exp2_avx2()},
-        Candidate{Isa::avx512, exp2_avx512()}}) {
-    if (c.function != nullptr && includes(probe_isa(), c.isa)) list.push_back(c);
-  }
-  return list;
-}
 
 TEST(Exp2, RelativeErrorIsWithinTheStatedBound) {
   // Every 97th float from -2^-30 to -126.
@@ -42,16 +26,16 @@ TEST(Exp2, RelativeErrorIsWithinTheStatedBound) {
   }
   x.push_back(0.f);
   x.push_back(-126.f);
-  for (const Candidate& c : candidates()) {
+  for (const LaneMath& math : runnable_lane_math()) {
     std::vector<float> y(x.size());
-    c.function(x.data(), y.data(), static_cast<int64_t>(x.size()));
+    math.exp2(x.data(), y.data(), static_cast<int64_t>(x.size()));
     double worst = 0.0;
     for (size_t i = 0; i < x.size(); ++i) {
       const double want = std::exp2(static_cast<double>(x[i]));
       worst = std::max(worst, std::fabs(static_cast<double>(y[i]) - want) / want);
     }
-    EXPECT_LE(worst, kExp2RelativeError) << name(c.isa);
-    EXPECT_GT(worst, 1e-8) << name(c.isa);
+    EXPECT_LE(worst, kExp2RelativeError) << name(math.isa);
+    EXPECT_GT(worst, 1e-8) << name(math.isa);
   }
 }
 
@@ -62,14 +46,14 @@ TEST(Exp2, UnderflowsToExactlyZeroAndKeepsNan) {
   std::memcpy(&odd_nan, &bits, 4);
   const float x[] = {-150.f, -1e30f, -std::numeric_limits<float>::infinity(), nan, odd_nan,
                      -nan,   -126.6f};
-  for (const Candidate& c : candidates()) {
+  for (const LaneMath& math : runnable_lane_math()) {
     float y[7];
-    c.function(x, y, 7);
-    EXPECT_EQ(y[0], 0.f) << name(c.isa);
-    EXPECT_EQ(y[1], 0.f) << name(c.isa);
-    EXPECT_EQ(y[2], 0.f) << name(c.isa);
-    EXPECT_TRUE(std::isnan(y[3]) && std::isnan(y[4]) && std::isnan(y[5])) << name(c.isa);
-    EXPECT_NEAR(y[6], 0.f, 0x1p-126f) << name(c.isa);
+    math.exp2(x, y, 7);
+    EXPECT_EQ(y[0], 0.f) << name(math.isa);
+    EXPECT_EQ(y[1], 0.f) << name(math.isa);
+    EXPECT_EQ(y[2], 0.f) << name(math.isa);
+    EXPECT_TRUE(std::isnan(y[3]) && std::isnan(y[4]) && std::isnan(y[5])) << name(math.isa);
+    EXPECT_NEAR(y[6], 0.f, 0x1p-126f) << name(math.isa);
   }
 }
 
