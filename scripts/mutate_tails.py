@@ -21,8 +21,8 @@ FOLDER = "src/backends/cpu_flash"
 # name: (file, text, replacement, occurrence)
 MUTATIONS = {
     "product: steps after the last four": ("tile_multiply.hpp", "for (; n > 0; --n) {", "for (; n > 1; --n) {"),
-    "scores: second run of a long head": ("attend.hpp", "left < kScoreRun ? left : kScoreRun, scores);",
-                                          "left < kScoreRun ? left - 1 : kScoreRun, scores);"),
+    "scores: second run of a long head": ("attend.hpp", "run = left < kScoreRun ? left : kScoreRun;",
+                                          "run = left < kScoreRun ? left - 1 : kScoreRun;"),
     "scores: keys after the last whole strip": ("attend.hpp", "    if (p < keys.end) {",
                                                 "    if (p + 1 < keys.end) {"),
     "values: columns after the last register tile": ("attend.hpp",
