@@ -21,11 +21,11 @@ FOLDER = "src/backends/cpu_flash"
 # name: (file, text, replacement, occurrence)
 MUTATIONS = {
     "product: steps after the last four": ("tile_multiply.hpp", "for (; n > 0; --n) {", "for (; n > 1; --n) {"),
-    "scores: second run of a long head": ("attend.hpp", "run = left < kScoreRun ? left : kScoreRun;",
+    "scores: second run of a long head": ("tile_attention.hpp", "run = left < kScoreRun ? left : kScoreRun;",
                                           "run = left < kScoreRun ? left - 1 : kScoreRun;"),
-    "scores: keys after the last whole strip": ("attend.hpp", "    if (p < keys.end) {",
+    "scores: keys after the last whole strip": ("tile_attention.hpp", "    if (p < keys.end) {",
                                                 "    if (p + 1 < keys.end) {"),
-    "values: columns after the last register tile": ("attend.hpp",
+    "values: columns after the last register tile": ("tile_attention.hpp",
                                                      "for (int64_t d = 0; d < dim_v; d += kRows) {",
                                                      "for (int64_t d = 0; d + kRows <= dim_v; d += kRows) {"),
     "rows: lanes of the last tile": ("attend.hpp", "tile.rows = rows < lanes ? rows : lanes;",
