@@ -49,6 +49,8 @@ PeakLoop peak_loop(Isa isa, bool bf16_products) noexcept {
       return avx512_f32_peak();
     case Isa::avx512bf16:
       return bf16_products ? avx512bf16_bf16_peak() : avx512_f32_peak();
+    case Isa::amx:
+      return bf16_products ? amx_bf16_peak() : avx512_f32_peak();
     case Isa::neon:
       return nullptr;
   }
@@ -84,8 +86,10 @@ Peak measure_peak(PeakLoop loop, double seconds) noexcept {
 bool at_limit(const Peak& peak, Isa isa, bool bf16_products) noexcept {
   double operations = 4.0;  // of one instruction
   if (isa == Isa::avx2) operations = 16.0;
-  if (isa == Isa::avx512 || isa == Isa::avx512bf16) operations = 32.0;
+  if (isa == Isa::avx512 || isa == Isa::avx512bf16 || isa == Isa::amx) operations = 32.0;
   if (isa == Isa::avx512bf16 && bf16_products) operations = 64.0;
+  // A product of two tiles starts every 16 cycles.
+  if (isa == Isa::amx && bf16_products) operations = 16 * 16 * 32 * 2 / 16.0;
   const double per_cycle = peak.per_cycle / operations;
   const double whole = static_cast<double>(static_cast<int64_t>(per_cycle + 0.5));
   // Some cores start a bfloat16 dot product every other cycle.

@@ -16,6 +16,7 @@ PeakLoop generic_f32_peak() noexcept;
 PeakLoop avx2_f32_peak() noexcept;
 PeakLoop avx512_f32_peak() noexcept;
 PeakLoop avx512bf16_bf16_peak() noexcept;
+PeakLoop amx_bf16_peak() noexcept;
 
 // The loop for float32 (or, with the bfloat16 dot product, bfloat16) products on `isa`; null if
 // there is none, as on Arm.

@@ -127,7 +127,7 @@ struct TileAttention {
   }
 
   // The same sums where some pair is hidden and some value is NaN or infinite: a hidden pair is
-  // skipped by selection, because 0 * NaN would reach the row.
+  // skipped by selection, because 0 * NaN would reach the row. No terms: none of keys is hidden.
   static void value_block_selected(const Tile& tile, const KeyRange& keys, int64_t dim_v,
                                    int64_t strip_floats, const float* probabilities,
                                    const float* terms, const Float (&alpha)[NR]) {
@@ -143,8 +143,11 @@ struct TileAttention {
             value = p % 2 == 0 ? V::even_half(value) : V::odd_half(value);
             weight = p % 2 == 0 ? V::even_half(weight) : V::odd_half(weight);
           }
-          const Float term = V::load(terms + p * kLanes + r * V::kLanes);
-          acc = V::select(V::equal(term, hidden), acc, V::fma(value, weight, acc));
+          const Float sum = V::fma(value, weight, acc);
+          acc = terms == nullptr
+                    ? sum
+                    : V::select(V::equal(V::load(terms + p * kLanes + r * V::kLanes), hidden), acc,
+                                sum);
         }
         float* target = tile.o + d * kLanes + r * V::kLanes;
         V::store(target, tile.started ? V::fma(alpha[r], V::load(target), acc) : acc);
@@ -244,9 +247,11 @@ struct Superblock {
                                  block_key, info, first_key, keys.begin, keys.end, terms);
       if (mask.kind == TileMask::all_hidden) return;
     }
+    // Keys after the last one share its step along the product.
+    const bool shared_step = keys.end < info.count && keys.end % (P::kGroup * P::kDepth) != 0;
     TileAttention<P, NR>::block(params, geometry, tile, keys,
                                 mask.kind == TileMask::terms ? terms : nullptr,
-                                mask.hides && info.v_nonfinite != 0, scores);
+                                (mask.hides || shared_step) && info.v_nonfinite != 0, scores);
   }
 
   // How many of the first `count` packed keys lie before key `limit` of the block.
@@ -302,7 +307,7 @@ struct Superblock {
       tile.max = scratch;
       tile.sum = scratch + lanes;
       tile.q = scratch + 2 * lanes;
-      tile.o = tile.q + (params.head_dim + P::kGroup - 1) / P::kGroup * lanes;
+      tile.o = tile.q + packed_words<P>(params.head_dim) * lanes;
       scratch += tile_floats;
       row += tile.rows;
       rows -= tile.rows;
@@ -313,6 +318,9 @@ struct Superblock {
     const int64_t lanes = tile.vectors * V::kLanes;
     if constexpr (P::kGroup == 2) {
       pack_queries<P, LoadBf16Pairs>(params, segment, head_q, tile.row, tile.rows, lanes, tile.q);
+      const int64_t words = (params.head_dim + P::kGroup - 1) / P::kGroup;
+      float* const end = tile.q + packed_words<P>(params.head_dim) * lanes;
+      for (float* x = tile.q + words * lanes; x < end; ++x) *x = 0.f;
     } else {
       switch (params.dtype) {
         case FloatType::f32:
@@ -558,6 +566,7 @@ constexpr KernelTable make_kernels(const char* name) {
   table.tile_vectors = V::kTileVectors;
   table.tile_rows = V::kTileRows;
   table.group = P::kGroup;
+  table.depth = P::kDepth;
   table.dot_dtype = P::kProducts;
   table.pack = pack_block<P>;
   table.attend = attend<P>;

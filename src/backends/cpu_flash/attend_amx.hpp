@@ -1,0 +1,347 @@
+// One tile of queries against one block of keys by AMX: the products of attend.hpp's loop as
+// products of tile registers, four accumulators (32 keys or columns x 32 queries) at a time.
+//
+// Tile products and vector instructions use different pipes, so the work is issued interleaved:
+//
+//   strip s + 1:  S = K Q          tile products
+//   strip s:      P = 2^(S - ref)  vectors
+//   strips < s:   O += V P         tile products
+//
+// Two differences from the vector kernels make that possible. `ref`, what is subtracted, follows
+// the row's maximum only when that is more than kSlack (in log2) above it: until then P is larger
+// than 1, which costs no accuracy, and O needs no rescaling. And O accumulates in place, one level,
+// which the contract asks to be two for float32 inputs only. A row still depends on nothing but
+// itself.
+#pragma once
+
+#include "src/backends/cpu_flash/attend.hpp"
+#include "src/simd/tiles_amx.hpp"
+
+#if defined(__AMX_BF16__)
+
+namespace fovea::cpu_flash {
+
+// bfloat16 products of tiles, summed in float32.
+template <class V>
+struct TileProducts {
+  using Vec = V;
+  using Float = typename V::Float;
+  static constexpr int kGroup = 2;
+  static constexpr int kDepth = simd::amx::kTileWords;
+  static constexpr FloatType kProducts = FloatType::bf16;
+};
+
+template <class V, int NR>
+struct TileAttention<TileProducts<V>, NR> {
+  using P = TileProducts<V>;
+  using Float = typename V::Float;
+  static constexpr int64_t kStrip = V::kTileRows;  // keys
+  static constexpr int kLanes = NR * V::kLanes;
+  static constexpr int kWords = simd::amx::kTileWords;
+  static constexpr int64_t kStepFloats = kStrip * kWords;  // of K or V: one step of one strip
+  static constexpr int64_t kRowBytes = kLanes * 4;
+  static constexpr int kUnits = kStrip / 2;  // pairs of keys
+  static constexpr float kSlack = 8.f;
+  static_assert(NR <= 2 && kStrip == 2 * kWords && V::kLanes == kWords);
+
+  struct Work {
+    Tile& tile;
+    const KeyRange& keys;
+    float* scores;  // [key][lanes]; those of two keys become one word of P per lane
+    int64_t depth;  // steps along head_dim
+    int64_t strips_v;
+    int64_t v_strip_floats;
+    int64_t dim_v;
+    const float* terms;  // null: none
+    bool select_values;
+  };
+
+  // ---- tile products ----
+
+  static FOVEA_INLINE void zero_accumulators() {
+    simd::amx::tile_zero<0>();
+    simd::amx::tile_zero<2>();
+    if constexpr (NR == 2) {
+      simd::amx::tile_zero<1>();
+      simd::amx::tile_zero<3>();
+    }
+  }
+
+  static FOVEA_INLINE void load_accumulators(const float* c) {
+    simd::amx::tile_load<0>(c, kRowBytes);
+    simd::amx::tile_load<2>(c + kWords * kLanes, kRowBytes);
+    if constexpr (NR == 2) {
+      simd::amx::tile_load<1>(c + kWords, kRowBytes);
+      simd::amx::tile_load<3>(c + kWords * kLanes + kWords, kRowBytes);
+    }
+  }
+
+  static FOVEA_INLINE void store_accumulators(float* c) {
+    simd::amx::tile_store<0>(c, kRowBytes);
+    if constexpr (NR == 2) simd::amx::tile_store<1>(c + kWords, kRowBytes);
+    simd::amx::tile_store<2>(c + kWords * kLanes, kRowBytes);
+    if constexpr (NR == 2) simd::amx::tile_store<3>(c + kWords * kLanes + kWords, kRowBytes);
+  }
+
+  // One step: `a` is 32 rows of a strip, `b` 16 words of the panel.
+  static FOVEA_INLINE void multiply(const float* a, const float* b) {
+    simd::amx::tile_load<6>(b, kRowBytes);
+    simd::amx::tile_load<4>(a, 4 * kWords);
+    simd::amx::tile_dot<0, 4, 6>();
+    if constexpr (NR == 2) {
+      simd::amx::tile_load<7>(b + kWords, kRowBytes);
+      simd::amx::tile_dot<1, 4, 7>();
+    }
+    simd::amx::tile_load<5>(a + kWords * kWords, 4 * kWords);
+    simd::amx::tile_dot<2, 5, 6>();
+    if constexpr (NR == 2) simd::amx::tile_dot<3, 5, 7>();
+  }
+
+  // Scores of the strip that starts at key p; calls between() after every step.
+  template <class Between>
+  static FOVEA_INLINE void score_strip(const Work& work, int64_t p, Between&& between) {
+    const float* k = work.keys.k + p * work.depth * kWords;
+    const float* q = work.tile.q;
+    zero_accumulators();
+    for (int64_t step = 0; step < work.depth; ++step) {
+      multiply(k, q);
+      k += kStepFloats;
+      q += kWords * kLanes;
+      between();
+    }
+    store_accumulators(work.scores + p * kLanes);
+  }
+
+  // Columns of V strip `strip` by the weights of keys first..end-1, whole strips of keys.
+  static FOVEA_INLINE void value_strip(const Work& work, int64_t strip, int64_t first,
+                                       int64_t end) {
+    float* const o = work.tile.o + strip * kStrip * kLanes;
+    const float* v = work.keys.v + strip * work.v_strip_floats + first / kStrip * kStepFloats;
+    const float* p = work.scores + first / 2 * kLanes;
+    load_accumulators(o);
+    for (; first < end; first += kStrip) {
+      multiply(v, p);
+      v += kStepFloats;
+      p += kWords * kLanes;
+    }
+    store_accumulators(o);
+  }
+
+  // The same sums where some pair is hidden and some value is NaN or infinite: a hidden pair is
+  // skipped by selection, because 0 * NaN would reach the row.
+  static void values_selected(const Work& work, int64_t first, int64_t end) {
+    const Float hidden = V::set(-kInfinity);
+    if (end > work.keys.end) end = work.keys.end;
+    for (int64_t d = 0; d < work.dim_v; ++d) {
+      const float* const column =
+          work.keys.v + d / kStrip * work.v_strip_floats + d % kStrip * kWords;
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+        float* const target = work.tile.o + d * kLanes + r * V::kLanes;
+        Float acc = V::load(target);
+        for (int64_t p = first; p < end; ++p) {
+          const Float pair = V::set(column[p / kStrip * kStepFloats + p % kStrip / 2]);
+          const Float weights = V::load(work.scores + p / 2 * kLanes + r * V::kLanes);
+          const bool even = p % 2 == 0;
+          const Float sum = V::fma(even ? V::even_half(pair) : V::odd_half(pair),
+                                   even ? V::even_half(weights) : V::odd_half(weights), acc);
+          acc = work.terms == nullptr
+                    ? sum
+                    : V::select(V::equal(V::load(work.terms + p * kLanes + r * V::kLanes), hidden),
+                                acc, sum);
+        }
+        V::store(target, acc);
+      }
+    }
+  }
+
+  // Values that wait for their product: strips strip..strips_v-1 of keys first..end-1, then all
+  // strips of the keys from `end` on.
+  struct Pending {
+    int64_t first = 0;
+    int64_t end = 0;
+    int64_t strip = 0;
+  };
+
+  static FOVEA_INLINE void advance(const Work& work, Pending& pending) {
+    value_strip(work, pending.strip, pending.first, pending.end);
+    if (++pending.strip < work.strips_v) return;
+    pending.strip = 0;
+    pending.first = pending.end;
+  }
+
+  // Every value before key `end`.
+  [[gnu::noinline]] static void finish_values(const Work& work, Pending& pending, int64_t end) {
+    if (work.select_values) {
+      values_selected(work, pending.first, end);
+    } else {
+      while (pending.first < pending.end) advance(work, pending);
+      pending.end = end;
+      while (pending.first < pending.end) advance(work, pending);
+    }
+    pending.first = pending.end = end;
+  }
+
+  // ---- vectors ----
+
+  // Largest scores of a strip. With terms, scores become final here; without, they stay unscaled.
+  template <bool kMasked>
+  static FOVEA_INLINE void strip_maxima(const Work& work, int64_t p, Float scale,
+                                        Float (&max)[NR]) {
+    float* const scores = work.scores + p * kLanes;
+    const float* const terms = kMasked ? work.terms + p * kLanes : nullptr;
+    const int64_t valid = work.keys.end - p < kStrip ? work.keys.end - p : kStrip;
+    const Float hidden = V::set(-kInfinity);
+    FOVEA_UNROLL for (int r = 0; r < NR; ++r) max[r] = hidden;
+    for (int64_t i = 0; i < valid; ++i) {
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+        float* const at = scores + i * kLanes + r * V::kLanes;
+        Float s = V::load(at);
+        if constexpr (kMasked) {
+          const Float term = V::load(terms + i * kLanes + r * V::kLanes);
+          s = V::select(V::equal(term, hidden), hidden, V::fma(s, scale, term));
+          V::store(at, s);
+        }
+        max[r] = V::max(max[r], s);
+      }
+    }
+    if constexpr (!kMasked) {
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) max[r] = V::mul(max[r], scale);
+    }
+    for (int64_t i = valid * kLanes; i < kStrip * kLanes; i += V::kLanes) {
+      V::store(scores + i, hidden);
+    }
+  }
+
+  // Moves the reference of the lanes whose maximum is far above it.
+  [[gnu::noinline]] static void move_reference(const Work& work, Pending& pending, int64_t p,
+                                               const float* max, float* sum) {
+    Tile& tile = work.tile;
+    const bool started = pending.first > work.keys.begin || p > work.keys.begin || tile.started;
+    if (started) finish_values(work, pending, p);
+    FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+      const Float old = V::load(tile.max + r * V::kLanes);
+      const Float largest = V::load(max + r * V::kLanes);
+      const Float reference =
+          V::select(V::less(V::add(old, V::set(kSlack)), largest), largest, old);
+      // A row that has seen no key yet: -inf - 0 gives a factor of 0, where -inf - -inf is NaN.
+      const Float base = V::select(V::equal(reference, V::set(-kInfinity)), V::set(0.f), reference);
+      // Exactly 1 where the reference stays.
+      const Float factor = V::select(V::equal(old, reference), V::set(1.f),
+                                     simd::exp2_nonpositive<V>(V::sub(old, base)));
+      V::store(tile.max + r * V::kLanes, reference);
+      float* const running = tile.sum + r * V::kLanes;
+      V::store(running, V::mul(V::load(running), factor));
+      float* const block_sum = sum + r * V::kLanes;
+      V::store(block_sum, V::mul(V::load(block_sum), factor));
+      if (!started) continue;
+      float* o = tile.o + r * V::kLanes;
+      for (int64_t d = 0; d < work.dim_v; ++d, o += kLanes) {
+        V::store(o, V::mul(V::load(o), factor));
+      }
+    }
+  }
+
+  template <bool kMasked>
+  static FOVEA_INLINE void strips(const Work& work, Float scale) {
+    const KeyRange& keys = work.keys;
+    Tile& tile = work.tile;
+    const Float factor = kMasked ? V::set(1.f) : scale;
+    alignas(64) float sums[kLanes], maxima[kLanes];
+    Float sum[NR], base[NR], max[NR];
+    FOVEA_UNROLL for (int r = 0; r < NR; ++r) sum[r] = V::set(0.f);
+    Pending pending{keys.begin, keys.begin, 0};
+
+    const auto set_base = [&]() __attribute__((always_inline)) {
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+        const Float reference = V::load(tile.max + r * V::kLanes);
+        base[r] = V::select(V::equal(reference, V::set(-kInfinity)), V::set(0.f), reference);
+      }
+    };
+    set_base();
+
+    score_strip(work, keys.begin, [] {});
+    for (int64_t p = keys.begin; p < keys.end; p += kStrip) {
+      tile.fetch_ahead();
+      strip_maxima<kMasked>(work, p, scale, max);
+      bool far = false;
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+        const Float limit = V::add(V::load(tile.max + r * V::kLanes), V::set(kSlack));
+        far |= V::less(limit, max[r]) != 0;
+      }
+      if (far) {
+        FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+          V::store(sums + r * V::kLanes, sum[r]);
+          V::store(maxima + r * V::kLanes, max[r]);
+        }
+        move_reference(work, pending, p, maxima, sums);
+        FOVEA_UNROLL for (int r = 0; r < NR; ++r) sum[r] = V::load(sums + r * V::kLanes);
+        set_base();
+      }
+
+      const float* score = work.scores + p * kLanes;
+      float* weight = work.scores + p / 2 * kLanes;
+      int64_t left = kUnits;
+      const auto exponentials = [&](int64_t units) __attribute__((always_inline)) {
+        for (; units > 0 && left > 0; --units, --left) {
+          FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+            const Float even = simd::exp2_nonpositive<V>(
+                V::fma(V::load(score + r * V::kLanes), factor, V::neg(base[r])));
+            const Float odd = simd::exp2_nonpositive<V>(
+                V::fma(V::load(score + kLanes + r * V::kLanes), factor, V::neg(base[r])));
+            V::store(weight + r * V::kLanes, V::pair(even, odd));
+            sum[r] = V::add(sum[r], V::add(even, odd));
+          }
+          score += 2 * kLanes;
+          weight += kLanes;
+        }
+      };
+
+      const bool more = p + kStrip < keys.end;
+      // Two strips of keys at a time, so that O is loaded and stored half as often.
+      if (!work.select_values && pending.first == pending.end && p - pending.first >= 2 * kStrip) {
+        pending.end = p;
+      }
+      const int64_t values = pending.first < pending.end ? (work.strips_v + 1) / 2 : 0;
+      const int64_t share = kUnits / ((more ? work.depth : 0) + values + 1) + 1;
+      if (more) score_strip(work, p + kStrip, [&] { exponentials(share); });
+      for (int64_t i = 0; i < values && pending.first < pending.end; ++i) {
+        advance(work, pending);
+        exponentials(share);
+      }
+      exponentials(left);
+    }
+    finish_values(work, pending, (keys.end + kStrip - 1) / kStrip * kStrip);
+    FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+      float* const target = tile.sum + r * V::kLanes;
+      V::store(target, V::add(V::load(target), sum[r]));
+    }
+  }
+
+  // Everything one tile does with one block.
+  [[gnu::noinline]] static void block(const Params& params, const Geometry& geometry, Tile& tile,
+                                      const KeyRange& keys, const float* terms, bool select_values,
+                                      float* scores) {
+    const int64_t strips_v = (params.dim_v + kStrip - 1) / kStrip;
+    if (!tile.started) {
+      for (int64_t i = 0; i < strips_v * kStrip * kLanes; i += V::kLanes) {
+        V::store(tile.o + i, V::set(0.f));
+      }
+    }
+    const Work work{tile,         keys,
+                    scores,       packed_words<P>(params.head_dim) / kWords,
+                    strips_v,     geometry.v_strip_floats,
+                    params.dim_v, terms,
+                    select_values};
+    const Float scale = V::set(params.scale * kLog2E);
+    if (terms != nullptr) {
+      strips<true>(work, scale);
+    } else {
+      strips<false>(work, scale);
+    }
+    tile.started = true;
+  }
+};
+
+}  // namespace fovea::cpu_flash
+
+#endif
