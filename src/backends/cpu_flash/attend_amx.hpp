@@ -40,14 +40,18 @@ struct TileAttention<TileProducts<V>, NR> {
   static constexpr int kWords = simd::amx::kTileWords;
   static constexpr int64_t kStepFloats = kStrip * kWords;  // of K or V: one step of one strip
   static constexpr int64_t kRowBytes = kLanes * 4;
-  static constexpr int kUnits = kStrip / 2;  // pairs of keys
+  static constexpr int kKeys = 8 / NR;              // whose exponentials are computed in step
+  static constexpr int kUnits = kStrip / kKeys;
+  static constexpr int64_t kAhead = 2 * kStrip;
+  static constexpr int64_t kRing = 4 * kStrip;
   static constexpr float kSlack = 8.f;
   static_assert(NR <= 2 && kStrip == 2 * kWords && V::kLanes == kWords);
 
   struct Work {
     Tile& tile;
     const KeyRange& keys;
-    float* scores;  // [key][lanes]; those of two keys become one word of P per lane
+    float* weights;  // P [pair of keys][lanes]
+    float* scores;   // S [key][lanes], a ring of kRing keys
     int64_t depth;  // steps along head_dim
     int64_t strips_v;
     int64_t v_strip_floats;
@@ -102,6 +106,9 @@ struct TileAttention<TileProducts<V>, NR> {
   static FOVEA_INLINE void score_strip(const Work& work, int64_t p, Between&& between) {
     const float* k = work.keys.k + p * work.depth * kWords;
     const float* q = work.tile.q;
+#ifdef NOQK
+    return;
+#endif
     zero_accumulators();
     for (int64_t step = 0; step < work.depth; ++step) {
       multiply(k, q);
@@ -109,7 +116,7 @@ struct TileAttention<TileProducts<V>, NR> {
       q += kWords * kLanes;
       between();
     }
-    store_accumulators(work.scores + p * kLanes);
+    store_accumulators(work.scores + p % kRing * kLanes);
   }
 
   // Columns of V strip `strip` by the weights of keys first..end-1, whole strips of keys.
@@ -117,7 +124,10 @@ struct TileAttention<TileProducts<V>, NR> {
                                        int64_t end) {
     float* const o = work.tile.o + strip * kStrip * kLanes;
     const float* v = work.keys.v + strip * work.v_strip_floats + first / kStrip * kStepFloats;
-    const float* p = work.scores + first / 2 * kLanes;
+    const float* p = work.weights + first / 2 * kLanes;
+#ifdef NOPV
+    return;
+#endif
     load_accumulators(o);
     for (; first < end; first += kStrip) {
       multiply(v, p);
@@ -140,7 +150,7 @@ struct TileAttention<TileProducts<V>, NR> {
         Float acc = V::load(target);
         for (int64_t p = first; p < end; ++p) {
           const Float pair = V::set(column[p / kStrip * kStepFloats + p % kStrip / 2]);
-          const Float weights = V::load(work.scores + p / 2 * kLanes + r * V::kLanes);
+          const Float weights = V::load(work.weights + p / 2 * kLanes + r * V::kLanes);
           const bool even = p % 2 == 0;
           const Float sum = V::fma(even ? V::even_half(pair) : V::odd_half(pair),
                                    even ? V::even_half(weights) : V::odd_half(weights), acc);
@@ -154,31 +164,13 @@ struct TileAttention<TileProducts<V>, NR> {
     }
   }
 
-  // Values that wait for their product: strips strip..strips_v-1 of keys first..end-1, then all
-  // strips of the keys from `end` on.
-  struct Pending {
-    int64_t first = 0;
-    int64_t end = 0;
-    int64_t strip = 0;
-  };
-
-  static FOVEA_INLINE void advance(const Work& work, Pending& pending) {
-    value_strip(work, pending.strip, pending.first, pending.end);
-    if (++pending.strip < work.strips_v) return;
-    pending.strip = 0;
-    pending.first = pending.end;
-  }
-
-  // Every value before key `end`.
-  [[gnu::noinline]] static void finish_values(const Work& work, Pending& pending, int64_t end) {
-    if (work.select_values) {
-      values_selected(work, pending.first, end);
-    } else {
-      while (pending.first < pending.end) advance(work, pending);
-      pending.end = end;
-      while (pending.first < pending.end) advance(work, pending);
+  // Adds the values of keys first..end-1, whole strips.
+  [[gnu::noinline]] static void add_values(const Work& work, int64_t first, int64_t end) {
+    if (work.select_values) return values_selected(work, first, end);
+    for (int64_t strip = 0; strip < work.strips_v; ++strip) {
+      work.tile.fetch_ahead();
+      value_strip(work, strip, first, end);
     }
-    pending.first = pending.end = end;
   }
 
   // ---- vectors ----
@@ -187,7 +179,7 @@ struct TileAttention<TileProducts<V>, NR> {
   template <bool kMasked>
   static FOVEA_INLINE void strip_maxima(const Work& work, int64_t p, Float scale,
                                         Float (&max)[NR]) {
-    float* const scores = work.scores + p * kLanes;
+    float* const scores = work.scores + p % kRing * kLanes;
     const float* const terms = kMasked ? work.terms + p * kLanes : nullptr;
     const int64_t valid = work.keys.end - p < kStrip ? work.keys.end - p : kStrip;
     const Float hidden = V::set(-kInfinity);
@@ -212,12 +204,13 @@ struct TileAttention<TileProducts<V>, NR> {
     }
   }
 
-  // Moves the reference of the lanes whose maximum is far above it.
-  [[gnu::noinline]] static void move_reference(const Work& work, Pending& pending, int64_t p,
+  // Moves the reference of the lanes whose maximum is far above it. Keys first..p-1 still have
+  // weights relative to the old one, and no values added.
+  [[gnu::noinline]] static void move_reference(const Work& work, int64_t first, int64_t p,
                                                const float* max, float* sum) {
     Tile& tile = work.tile;
-    const bool started = pending.first > work.keys.begin || p > work.keys.begin || tile.started;
-    if (started) finish_values(work, pending, p);
+    const bool started = tile.started || p > work.keys.begin;
+    if (first < p) add_values(work, first, p);
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
       const Float old = V::load(tile.max + r * V::kLanes);
       const Float largest = V::load(max + r * V::kLanes);
@@ -249,7 +242,7 @@ struct TileAttention<TileProducts<V>, NR> {
     alignas(64) float sums[kLanes], maxima[kLanes];
     Float sum[NR], base[NR], max[NR];
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) sum[r] = V::set(0.f);
-    Pending pending{keys.begin, keys.begin, 0};
+    int64_t first = keys.begin;  // the first key whose values are not added yet
 
     const auto set_base = [&]() __attribute__((always_inline)) {
       FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
@@ -259,7 +252,10 @@ struct TileAttention<TileProducts<V>, NR> {
     };
     set_base();
 
-    score_strip(work, keys.begin, [] {});
+    // Scores are computed kAhead strips before they are read: loads wait for a tile's stores.
+    for (int64_t p = keys.begin; p < keys.end && p < keys.begin + kAhead; p += kStrip) {
+      score_strip(work, p, [] {});
+    }
     for (int64_t p = keys.begin; p < keys.end; p += kStrip) {
       tile.fetch_ahead();
       strip_maxima<kMasked>(work, p, scale, max);
@@ -273,44 +269,42 @@ struct TileAttention<TileProducts<V>, NR> {
           V::store(sums + r * V::kLanes, sum[r]);
           V::store(maxima + r * V::kLanes, max[r]);
         }
-        move_reference(work, pending, p, maxima, sums);
+        move_reference(work, first, p, maxima, sums);
+        first = p;
         FOVEA_UNROLL for (int r = 0; r < NR; ++r) sum[r] = V::load(sums + r * V::kLanes);
         set_base();
       }
 
-      const float* score = work.scores + p * kLanes;
-      float* weight = work.scores + p / 2 * kLanes;
+      const float* score = work.scores + p % kRing * kLanes;
+      float* weight = work.weights + p / 2 * kLanes;
       int64_t left = kUnits;
       const auto exponentials = [&](int64_t units) __attribute__((always_inline)) {
+#ifdef NOEXP
+        return;
+#endif
         for (; units > 0 && left > 0; --units, --left) {
-          FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-            const Float even = simd::exp2_nonpositive<V>(
-                V::fma(V::load(score + r * V::kLanes), factor, V::neg(base[r])));
-            const Float odd = simd::exp2_nonpositive<V>(
-                V::fma(V::load(score + kLanes + r * V::kLanes), factor, V::neg(base[r])));
-            V::store(weight + r * V::kLanes, V::pair(even, odd));
-            sum[r] = V::add(sum[r], V::add(even, odd));
+          Float x[kKeys * NR];
+          FOVEA_UNROLL for (int i = 0; i < kKeys * NR; ++i) {
+            x[i] = V::fma(V::load(score + i * V::kLanes), factor, V::neg(base[i % NR]));
           }
-          score += 2 * kLanes;
-          weight += kLanes;
+          simd::exp2_nonpositive<V>(x);
+          FOVEA_UNROLL for (int i = 0; i < kKeys / 2; ++i) {
+            FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+              const Float even = x[2 * i * NR + r], odd = x[(2 * i + 1) * NR + r];
+              V::store(weight + i * kLanes + r * V::kLanes, V::pair(even, odd));
+              sum[r] = V::add(sum[r], V::add(even, odd));
+            }
+          }
+          score += kKeys * kLanes;
+          weight += kKeys / 2 * kLanes;
         }
       };
 
-      const bool more = p + kStrip < keys.end;
-      // Two strips of keys at a time, so that O is loaded and stored half as often.
-      if (!work.select_values && pending.first == pending.end && p - pending.first >= 2 * kStrip) {
-        pending.end = p;
-      }
-      const int64_t values = pending.first < pending.end ? (work.strips_v + 1) / 2 : 0;
-      const int64_t share = kUnits / ((more ? work.depth : 0) + values + 1) + 1;
-      if (more) score_strip(work, p + kStrip, [&] { exponentials(share); });
-      for (int64_t i = 0; i < values && pending.first < pending.end; ++i) {
-        advance(work, pending);
-        exponentials(share);
-      }
+      const int64_t share = kUnits / (work.depth + 1) + 1;
+      if (p + kAhead < keys.end) score_strip(work, p + kAhead, [&] { exponentials(share); });
       exponentials(left);
     }
-    finish_values(work, pending, (keys.end + kStrip - 1) / kStrip * kStrip);
+    add_values(work, first, (keys.end + kStrip - 1) / kStrip * kStrip);
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
       float* const target = tile.sum + r * V::kLanes;
       V::store(target, V::add(V::load(target), sum[r]));
@@ -327,11 +321,16 @@ struct TileAttention<TileProducts<V>, NR> {
         V::store(tile.o + i, V::set(0.f));
       }
     }
-    const Work work{tile,         keys,
-                    scores,       packed_words<P>(params.head_dim) / kWords,
-                    strips_v,     geometry.v_strip_floats,
-                    params.dim_v, terms,
-                    select_values};
+    const Work work{.tile = tile,
+                    .keys = keys,
+                    .weights = scores,
+                    .scores = scores + kMaxBlockKeys / 2 * kLanes,
+                    .depth = packed_words<P>(params.head_dim) / kWords,
+                    .strips_v = strips_v,
+                    .v_strip_floats = geometry.v_strip_floats,
+                    .dim_v = params.dim_v,
+                    .terms = terms,
+                    .select_values = select_values};
     const Float scale = V::set(params.scale * kLog2E);
     if (terms != nullptr) {
       strips<true>(work, scale);
