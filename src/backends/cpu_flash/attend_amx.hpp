@@ -40,7 +40,7 @@ struct TileAttention<TileProducts<V>, NR> {
   static constexpr int kWords = simd::amx::kTileWords;
   static constexpr int64_t kStepFloats = kStrip * kWords;  // of K or V: one step of one strip
   static constexpr int64_t kRowBytes = kLanes * 4;
-  static constexpr int kKeys = 8 / NR;              // whose exponentials are computed in step
+  static constexpr int kKeys = 8 / NR;  // whose exponentials are computed in step
   static constexpr int kUnits = kStrip / kKeys;
   static constexpr int64_t kAhead = 2 * kStrip;
   static constexpr int64_t kRing = 4 * kStrip;
@@ -52,7 +52,7 @@ struct TileAttention<TileProducts<V>, NR> {
     const KeyRange& keys;
     float* weights;  // P [pair of keys][lanes]
     float* scores;   // S [key][lanes], a ring of kRing keys
-    int64_t depth;  // steps along head_dim
+    int64_t depth;   // steps along head_dim
     int64_t strips_v;
     int64_t v_strip_floats;
     int64_t dim_v;
@@ -106,9 +106,6 @@ struct TileAttention<TileProducts<V>, NR> {
   static FOVEA_INLINE void score_strip(const Work& work, int64_t p, Between&& between) {
     const float* k = work.keys.k + p * work.depth * kWords;
     const float* q = work.tile.q;
-#ifdef NOQK
-    return;
-#endif
     zero_accumulators();
     for (int64_t step = 0; step < work.depth; ++step) {
       multiply(k, q);
@@ -125,9 +122,6 @@ struct TileAttention<TileProducts<V>, NR> {
     float* const o = work.tile.o + strip * kStrip * kLanes;
     const float* v = work.keys.v + strip * work.v_strip_floats + first / kStrip * kStepFloats;
     const float* p = work.weights + first / 2 * kLanes;
-#ifdef NOPV
-    return;
-#endif
     load_accumulators(o);
     for (; first < end; first += kStrip) {
       multiply(v, p);
@@ -279,9 +273,6 @@ struct TileAttention<TileProducts<V>, NR> {
       float* weight = work.weights + p / 2 * kLanes;
       int64_t left = kUnits;
       const auto exponentials = [&](int64_t units) __attribute__((always_inline)) {
-#ifdef NOEXP
-        return;
-#endif
         for (; units > 0 && left > 0; --units, --left) {
           Float x[kKeys * NR];
           FOVEA_UNROLL for (int i = 0; i < kKeys * NR; ++i) {
