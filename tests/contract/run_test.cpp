@@ -239,7 +239,8 @@ TEST(ContractTargets, HaveEveryInstructionSetOfThisMachine) {
       return target.label == "cpu_flash_" + isa_name;
     });
     ASSERT_NE(found, all.end()) << isa_name;
-    const auto made = plan(*found, *parse_problem("f32 b1 h1 s8 d8"));
+    const std::string dtype = isa == simd::Isa::amx ? "bf16" : "f32";
+    const auto made = plan(*found, *parse_problem(dtype + " b1 h1 s8 d8"));
     ASSERT_NE(made, nullptr) << isa_name;
     EXPECT_EQ(made->receipt().isa, isa_name);
   }

@@ -69,9 +69,11 @@ struct Superblock {
                                  block_key, info, first_key, keys.begin, keys.end, terms);
       if (mask.kind == TileMask::all_hidden) return;
     }
-    TileAttention<P, NR>::block(params, geometry, tile, keys,
-                                mask.kind == TileMask::terms ? terms : nullptr,
-                                mask.hides && info.v_nonfinite != 0, fetch, scores);
+    // Keys after the last one share its step along the product.
+    const bool shared_step = keys.end < info.count && keys.end % (P::kGroup * P::kDepth) != 0;
+    TileAttention<P, NR>::block(
+        params, geometry, tile, keys, mask.kind == TileMask::terms ? terms : nullptr,
+        (mask.hides || shared_step) && info.v_nonfinite != 0, fetch, scores);
   }
 
   // How many of the first `count` packed keys lie before key `limit` of the block.
@@ -127,7 +129,7 @@ struct Superblock {
       tile.max = scratch;
       tile.sum = scratch + lanes;
       tile.q = scratch + 2 * lanes;
-      tile.o = tile.q + (params.head_dim + P::kGroup - 1) / P::kGroup * lanes;
+      tile.o = tile.q + packed_words<P>(params.head_dim) * lanes;
       scratch += tile_floats;
       row += tile.rows;
       rows -= tile.rows;
@@ -138,6 +140,9 @@ struct Superblock {
     const int64_t lanes = tile.vectors * V::kLanes;
     if constexpr (P::kGroup == 2) {
       pack_queries<P, LoadBf16Pairs>(params, segment, head_q, tile.row, tile.rows, lanes, tile.q);
+      const int64_t words = (params.head_dim + P::kGroup - 1) / P::kGroup;
+      float* const end = tile.q + packed_words<P>(params.head_dim) * lanes;
+      for (float* x = tile.q + words * lanes; x < end; ++x) *x = 0.f;
     } else {
       switch (params.dtype) {
         case FloatType::f32:
@@ -252,7 +257,7 @@ struct Superblock {
 
   // Spreads what is to be fetched over the visit of `keys` keys by `visitors` tiles.
   void spread_fetch(int64_t keys, int64_t visitors) {
-    const int64_t words = (params.head_dim + P::kGroup - 1) / P::kGroup;
+    const int64_t words = packed_words<P>(params.head_dim);
     const int64_t steps = (keys * words + params.dim_v * (keys / P::kGroup)) / V::kTileRows;
     fetch.spread(visitors * (1 + (keys + params.dim_v) / V::kTileRows),
                  visitors * steps / kTileSteps);
@@ -263,7 +268,7 @@ struct Superblock {
     const BlockInfo& info = packed.info[block];
     const int64_t end = packed_below(info, info.count, last_key);
     const int64_t begin = packed_below(info, end, first_key) / V::kTileRows * V::kTileRows;
-    const int64_t words = (params.head_dim + P::kGroup - 1) / P::kGroup;
+    const int64_t words = packed_words<P>(params.head_dim);
     fetch.clear();
     fetch.add(packed.k + block * geometry.k_block_floats + begin * words,
               ((end - begin) * words + 15) / 16, 64, 1, 0);
@@ -444,6 +449,7 @@ constexpr KernelTable make_kernels(const char* name) {
   table.tile_vectors = V::kTileVectors;
   table.tile_rows = V::kTileRows;
   table.group = P::kGroup;
+  table.depth = P::kDepth;
   table.dot_dtype = P::kProducts;
   table.pack = pack_block<P>;
   table.attend = attend<P>;

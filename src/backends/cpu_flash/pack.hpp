@@ -14,6 +14,13 @@
 
 namespace fovea::cpu_flash {
 
+// Words of a packed row of `elements`: whole steps, zeros past the last element.
+template <class P>
+FOVEA_INLINE constexpr int64_t packed_words(int64_t elements) {
+  constexpr int64_t kStep = P::kGroup * P::kDepth;
+  return (elements + kStep - 1) / kStep * P::kDepth;
+}
+
 // Applies the masks that depend on the key alone: fills count, index and bias.
 template <class V>
 void select_keys(const Params& params, const Geometry& geometry, const Segment& segment,

@@ -129,7 +129,7 @@ struct TileAttention {
   }
 
   // The same sums where some pair is hidden and some value is NaN or infinite: a hidden pair is
-  // skipped by selection, because 0 * NaN would reach the row.
+  // skipped by selection, because 0 * NaN would reach the row. No terms: none of keys is hidden.
   static void value_block_selected(const Tile& tile, const KeyRange& keys, int64_t dim_v,
                                    int64_t strip_floats, const float* probabilities,
                                    const float* terms, const Float (&alpha)[NR]) {
@@ -145,8 +145,11 @@ struct TileAttention {
             value = p % 2 == 0 ? V::even_half(value) : V::odd_half(value);
             weight = p % 2 == 0 ? V::even_half(weight) : V::odd_half(weight);
           }
-          const Float term = V::load(terms + p * kLanes + r * V::kLanes);
-          acc = V::select(V::equal(term, hidden), acc, V::fma(value, weight, acc));
+          const Float sum = V::fma(value, weight, acc);
+          acc = terms == nullptr
+                    ? sum
+                    : V::select(V::equal(V::load(terms + p * kLanes + r * V::kLanes), hidden), acc,
+                                sum);
         }
         float* target = tile.o + d * kLanes + r * V::kLanes;
         V::store(target, tile.started ? V::fma(alpha[r], V::load(target), acc) : acc);

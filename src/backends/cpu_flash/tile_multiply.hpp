@@ -15,6 +15,7 @@ struct F32Products {
   using Vec = V;
   using Float = typename V::Float;
   static constexpr int kGroup = 1;
+  static constexpr int kDepth = 1;
   static constexpr FloatType kProducts = FloatType::f32;
   static FOVEA_INLINE Float multiply_add(Float a, Float b, Float c) { return V::fma(a, b, c); }
 };
@@ -25,6 +26,7 @@ struct Bf16Products {
   using Vec = V;
   using Float = typename V::Float;
   static constexpr int kGroup = 2;
+  static constexpr int kDepth = 1;
   static constexpr FloatType kProducts = FloatType::bf16;
   static FOVEA_INLINE Float multiply_add(Float a, Float b, Float c) { return V::dot2(a, b, c); }
 };

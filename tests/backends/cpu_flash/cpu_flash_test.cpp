@@ -45,10 +45,11 @@ double lse_bound(const Call& call, double largest) {
   return (call.dtype == FloatType::f32 ? 1e-5 : 1e-3) + extra;
 }
 
-// Runs `call` on every instruction set and compares it with the float64 answer.
-void expect_agreement(Call& call, const std::string& what = "") {
+// Runs `call` with every one of `tables` and compares it with the float64 answer.
+void expect_agreement(Call& call, const std::vector<const KernelTable*>& tables,
+                      const std::string& what) {
   const Answer want = answer(call);
-  for (const KernelTable* table : tables_here(call.dtype)) {
+  for (const KernelTable* table : tables) {
     SCOPED_TRACE(what + " " + table->name);
     const std::vector<char> poisoned = call.out;
     const std::vector<float> poisoned_lse = call.lse;
@@ -71,6 +72,34 @@ void expect_agreement(Call& call, const std::string& what = "") {
     call.out = poisoned;
     call.lse = poisoned_lse;
   }
+}
+
+// The same call with inputs rounded to bfloat16.
+Call in_bf16(const Call& call) {
+  Call other = call;
+  other.dtype = FloatType::bf16;
+  for (std::vector<char> Call::*tensor : {&Call::q, &Call::k, &Call::v}) {
+    const std::vector<char>& from = call.*tensor;
+    std::vector<char>& to = other.*tensor;
+    to.resize(from.size() / 2);
+    for (int64_t i = 0; i < static_cast<int64_t>(from.size()) / 4; ++i) {
+      write(to, FloatType::bf16, i, read(from, FloatType::f32, i));
+    }
+  }
+  return other;
+}
+
+// Runs `call` on every instruction set; one of float32 also rounded to bfloat16, by the kernels
+// whose products are of that type.
+void expect_agreement(Call& call, const std::string& what = "") {
+  expect_agreement(call, tables_here(call.dtype), what);
+  if (call.dtype != FloatType::f32) return;
+  std::vector<const KernelTable*> tables = tables_here(FloatType::bf16);
+  std::erase_if(tables,
+                [](const KernelTable* table) { return table->dot_dtype != FloatType::bf16; });
+  if (tables.empty()) return;
+  Call rounded = in_bf16(call);
+  expect_agreement(rounded, tables, what + " in bf16");
 }
 
 TEST(CpuFlash, RunsOnTheBestInstructionSetOfThisMachine) {
@@ -466,6 +495,77 @@ TEST(CpuFlash, LongSumsKeepTheirAccuracy) {
     EXPECT_LE(d.relative_l2, 4e-7) << table->name;
     EXPECT_LE(d.max_lse, 2e-6) << table->name;
   }
+}
+
+// Scores that grow along the keys: running maxima move in every block, and within blocks.
+TEST(CpuFlash, GrowingScores) {
+  std::mt19937 random(119);
+  for (const double step : {0.02, 0.3}) {
+    for (const int64_t q : {1, 40}) {
+      Call call;
+      call.seq_q = q, call.seq_kv = 700, call.head_dim = 32, call.dim_v = 40;
+      call.scale = 1.0;
+      call.fill(random);
+      for (int64_t j = 0; j < call.seq_kv; ++j) {
+        write(call.k, call.dtype, j * 32, static_cast<float>(step * static_cast<double>(j)));
+      }
+      for (int64_t i = 0; i < q; ++i) {
+        write(call.q, call.dtype, i * 32, i % 3 == 0 ? 1.f : i % 3 == 1 ? 0.f : -1.f);
+      }
+      expect_agreement(call, "step " + std::to_string(step) + " q" + std::to_string(q));
+    }
+  }
+}
+
+// What a row gives does not depend on the rows beside it.
+TEST(CpuFlash, RowsDoNotDependOnTheirNeighbours) {
+  std::mt19937 random(120);
+  for (const FloatType dtype : {FloatType::f32, FloatType::bf16}) {
+    for (const KernelTable* table : tables_here(dtype)) {
+      Call call;
+      call.dtype = dtype;
+      call.seq_q = 64, call.seq_kv = 600, call.head_dim = 16, call.dim_v = 16;
+      call.fill(random);
+      call.run(*table);
+      const std::vector<char> out = call.out;
+      const std::vector<float> lse = call.lse;
+      for (int64_t i = 0; i < 64; ++i) {
+        if (i % 5 == 0) continue;
+        for (int64_t d = 0; d < 16; ++d) {
+          write(call.q, dtype, i * 16 + d, 20.f * read(call.q, dtype, i * 16 + d));
+        }
+      }
+      call.run(*table);
+      for (int64_t i = 0; i < 64; i += 5) {
+        EXPECT_EQ(lse[static_cast<size_t>(i)], call.lse[static_cast<size_t>(i)]) << table->name;
+        for (int64_t d = 0; d < 16; ++d) {
+          EXPECT_EQ(read(out, call.out_dtype, i * 16 + d),
+                    read(call.out, call.out_dtype, i * 16 + d))
+              << table->name;
+        }
+      }
+    }
+  }
+}
+
+// A list ends inside what products take at a time, and the keys after it hold NaN.
+TEST(CpuFlash, KeysBehindAListMayHoldAnything) {
+  std::mt19937 random(121);
+  Call call;
+  call.seq_q = 128, call.seq_kv = 256, call.head_dim = 16, call.dim_v = 12;
+  call.fill(random);
+  // Keys that no row sees move the others to odd places.
+  call.add_mask(random, MaskType::boolean, false, false, false, 0.3);
+  call.add_lists(random, 64, 64, 1.0, false, false);
+  for (int64_t n = 0; n < call.query_blocks(); ++n) {
+    call.counts[static_cast<size_t>(n)] = 1;
+    call.indices[static_cast<size_t>(n * call.key_blocks())] = 1;
+  }
+  for (int64_t j = 0; j < call.seq_kv; ++j) {
+    if (j / 64 == 1) continue;
+    for (int64_t d = 0; d < 12; ++d) write(call.v, call.dtype, j * 12 + d, kNan);
+  }
+  expect_agreement(call);
 }
 
 TEST(CpuFlash, RandomCalls) {
