@@ -7,11 +7,12 @@
 //   strip s:      P = 2^(S - ref)  vectors
 //   strips < s:   O += V P         tile products
 //
-// Two differences from the vector kernels make that possible. `ref`, what is subtracted, follows
-// the row's maximum only when that is more than kSlack (in log2) above it: until then P is larger
-// than 1, which costs no accuracy, and O needs no rescaling. And O accumulates in place, one level,
-// which the contract asks to be two for float32 inputs only. A row still depends on nothing but
-// itself.
+// Three differences from the vector kernels make that possible. `ref`, what is subtracted, is the
+// largest score of the row's first strip, and moves only after a strip whose weights sum to more
+// than kLargeSum, which is then done again: most strips need no maximum, and O no rescaling. Weights
+// above 1 cost no accuracy. O accumulates in place, one level, where the contract asks for two for
+// float32 inputs only. And exponentials are as exact as their rounding to bfloat16 needs. A row
+// still depends on nothing but itself.
 #pragma once
 
 #include "src/backends/cpu_flash/attend.hpp"
@@ -44,7 +45,7 @@ struct TileAttention<TileProducts<V>, NR> {
   static constexpr int kUnits = kStrip / kKeys;
   static constexpr int64_t kAhead = 2 * kStrip;
   static constexpr int64_t kRing = 4 * kStrip;
-  static constexpr float kSlack = 8.f;
+  static constexpr float kLargeSum = 8192.f;  // of the weights of one strip
   static_assert(NR <= 2 && kStrip == 2 * kWords && V::kLanes == kWords);
 
   struct Work {
@@ -169,62 +170,88 @@ struct TileAttention<TileProducts<V>, NR> {
 
   // ---- vectors ----
 
-  // Largest scores of a strip. With terms, scores become final here; without, they stay unscaled.
+  // Scores of a strip as the exponentials take them: with terms, scaled and added; -infinity past
+  // the last key.
   template <bool kMasked>
-  static FOVEA_INLINE void strip_maxima(const Work& work, int64_t p, Float scale,
-                                        Float (&max)[NR]) {
+  static FOVEA_INLINE void finish_scores(const Work& work, int64_t p, Float scale) {
     float* const scores = work.scores + p % kRing * kLanes;
-    const float* const terms = kMasked ? work.terms + p * kLanes : nullptr;
-    const int64_t valid = work.keys.end - p < kStrip ? work.keys.end - p : kStrip;
     const Float hidden = V::set(-kInfinity);
-    FOVEA_UNROLL for (int r = 0; r < NR; ++r) max[r] = hidden;
-    for (int64_t i = 0; i < valid; ++i) {
-      FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-        float* const at = scores + i * kLanes + r * V::kLanes;
-        Float s = V::load(at);
-        if constexpr (kMasked) {
-          const Float term = V::load(terms + i * kLanes + r * V::kLanes);
-          s = V::select(V::equal(term, hidden), hidden, V::fma(s, scale, term));
-          V::store(at, s);
-        }
-        max[r] = V::max(max[r], s);
+    const int64_t valid = work.keys.end - p < kStrip ? work.keys.end - p : kStrip;
+    if constexpr (kMasked) {
+      const float* const terms = work.terms + p * kLanes;
+      for (int64_t i = 0; i < valid * kLanes; i += V::kLanes) {
+        const Float term = V::load(terms + i);
+        const Float s = V::fma(V::load(scores + i), scale, term);
+        V::store(scores + i, V::select(V::equal(term, hidden), hidden, s));
       }
-    }
-    if constexpr (!kMasked) {
-      FOVEA_UNROLL for (int r = 0; r < NR; ++r) max[r] = V::mul(max[r], scale);
     }
     for (int64_t i = valid * kLanes; i < kStrip * kLanes; i += V::kLanes) {
       V::store(scores + i, hidden);
     }
   }
 
-  // Moves the reference of the lanes whose maximum is far above it. Keys first..p-1 still have
-  // weights relative to the old one, and no values added.
+  // Which lanes need a reference of the strip that starts at key p: those without one yet, or, when
+  // `sums` are those of its weights, those whose weights are large. Moves it to the largest score,
+  // and what was summed before with it; keys first..p-1 have weights but no values added.
   [[gnu::noinline]] static void move_reference(const Work& work, int64_t first, int64_t p,
-                                               const float* max, float* sum) {
+                                               Float factor, const float* sums, float* sum) {
     Tile& tile = work.tile;
     const bool started = tile.started || p > work.keys.begin;
     if (first < p) add_values(work, first, p);
+    const float* const scores = work.scores + p % kRing * kLanes;
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+      Float largest = V::set(-kInfinity);
+      for (int64_t i = 0; i < kStrip; ++i) {
+        largest = V::max(largest, V::load(scores + i * kLanes + r * V::kLanes));
+      }
+      largest = V::mul(largest, factor);
       const Float old = V::load(tile.max + r * V::kLanes);
-      const Float largest = V::load(max + r * V::kLanes);
-      const Float reference =
-          V::select(V::less(V::add(old, V::set(kSlack)), largest), largest, old);
+      const auto moves = sums == nullptr
+                             ? V::equal(old, V::set(-kInfinity))
+                             : V::less(V::set(kLargeSum), V::load(sums + r * V::kLanes));
+      const Float reference = V::select(moves, largest, old);
       // A row that has seen no key yet: -inf - 0 gives a factor of 0, where -inf - -inf is NaN.
       const Float base = V::select(V::equal(reference, V::set(-kInfinity)), V::set(0.f), reference);
       // Exactly 1 where the reference stays.
-      const Float factor = V::select(V::equal(old, reference), V::set(1.f),
+      const Float change = V::select(V::equal(old, reference), V::set(1.f),
                                      simd::exp2_nonpositive<V>(V::sub(old, base)));
       V::store(tile.max + r * V::kLanes, reference);
       float* const running = tile.sum + r * V::kLanes;
-      V::store(running, V::mul(V::load(running), factor));
+      V::store(running, V::mul(V::load(running), change));
       float* const block_sum = sum + r * V::kLanes;
-      V::store(block_sum, V::mul(V::load(block_sum), factor));
+      V::store(block_sum, V::mul(V::load(block_sum), change));
       if (!started) continue;
       float* o = tile.o + r * V::kLanes;
       for (int64_t d = 0; d < work.dim_v; ++d, o += kLanes) {
-        V::store(o, V::mul(V::load(o), factor));
+        V::store(o, V::mul(V::load(o), change));
       }
+    }
+  }
+
+  // Weights of the keys of one strip from their scores, kKeys at a time, and their sums.
+  struct Exponentials {
+    const float* score;
+    float* weight;
+    int64_t left = kUnits;
+  };
+
+  static FOVEA_INLINE void exponentials(Exponentials& at, int64_t units, Float factor,
+                                        const Float (&base)[NR], Float (&sum)[NR]) {
+    for (; units > 0 && at.left > 0; --units, --at.left) {
+      Float x[kKeys * NR];
+      FOVEA_UNROLL for (int i = 0; i < kKeys * NR; ++i) {
+        x[i] = V::fma(V::load(at.score + i * V::kLanes), factor, V::neg(base[i % NR]));
+      }
+      simd::exp2_rough<V>(x);
+      FOVEA_UNROLL for (int i = 0; i < kKeys / 2; ++i) {
+        FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+          const Float even = x[2 * i * NR + r], odd = x[(2 * i + 1) * NR + r];
+          V::store(at.weight + i * kLanes + r * V::kLanes, V::pair(even, odd));
+          sum[r] = V::add(sum[r], V::add(even, odd));
+        }
+      }
+      at.score += kKeys * kLanes;
+      at.weight += kKeys / 2 * kLanes;
     }
   }
 
@@ -233,67 +260,63 @@ struct TileAttention<TileProducts<V>, NR> {
     const KeyRange& keys = work.keys;
     Tile& tile = work.tile;
     const Float factor = kMasked ? V::set(1.f) : scale;
-    alignas(64) float sums[kLanes], maxima[kLanes];
-    Float sum[NR], base[NR], max[NR];
+    alignas(64) float sums[kLanes], strip_sums[kLanes];
+    Float sum[NR], base[NR];
+    bool unset = false;  // some lane has no reference
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) sum[r] = V::set(0.f);
     int64_t first = keys.begin;  // the first key whose values are not added yet
 
     const auto set_base = [&]() __attribute__((always_inline)) {
+      unset = false;
       FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
         const Float reference = V::load(tile.max + r * V::kLanes);
-        base[r] = V::select(V::equal(reference, V::set(-kInfinity)), V::set(0.f), reference);
+        const auto none = V::equal(reference, V::set(-kInfinity));
+        unset |= none != 0;
+        base[r] = V::select(none, V::set(0.f), reference);
       }
     };
     set_base();
+    const auto move = [&](int64_t p, const float* of) __attribute__((always_inline)) {
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) V::store(sums + r * V::kLanes, sum[r]);
+      move_reference(work, first, p, factor, of, sums);
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) sum[r] = V::load(sums + r * V::kLanes);
+      first = p;
+      set_base();
+    };
 
-    // Scores are computed kAhead strips before they are read: loads wait for a tile's stores.
+    // Scores are computed kAhead keys before they are read: loads wait for a tile's stores.
     for (int64_t p = keys.begin; p < keys.end && p < keys.begin + kAhead; p += kStrip) {
       score_strip(work, p, [] {});
     }
+    const int64_t share = kUnits / (work.depth + 1) + 1;
     for (int64_t p = keys.begin; p < keys.end; p += kStrip) {
       tile.fetch_ahead();
-      strip_maxima<kMasked>(work, p, scale, max);
-      bool far = false;
+      if (kMasked || p + kStrip > keys.end) finish_scores<kMasked>(work, p, scale);
+      if (unset) move(p, nullptr);
+      const Exponentials begin{work.scores + p % kRing * kLanes, work.weights + p / 2 * kLanes};
+      Exponentials at = begin;
+      Float strip_sum[NR];
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) strip_sum[r] = V::set(0.f);
+      if (p + kAhead < keys.end) {
+        score_strip(work, p + kAhead, [&]() __attribute__((always_inline)) {
+          exponentials(at, share, factor, base, strip_sum);
+        });
+      }
+      exponentials(at, at.left, factor, base, strip_sum);
+      bool large = false;
       FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-        const Float limit = V::add(V::load(tile.max + r * V::kLanes), V::set(kSlack));
-        far |= V::less(limit, max[r]) != 0;
+        large |= V::less(V::set(kLargeSum), strip_sum[r]) != 0;
       }
-      if (far) {
+      if (large) {
         FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-          V::store(sums + r * V::kLanes, sum[r]);
-          V::store(maxima + r * V::kLanes, max[r]);
+          V::store(strip_sums + r * V::kLanes, strip_sum[r]);
+          strip_sum[r] = V::set(0.f);
         }
-        move_reference(work, first, p, maxima, sums);
-        first = p;
-        FOVEA_UNROLL for (int r = 0; r < NR; ++r) sum[r] = V::load(sums + r * V::kLanes);
-        set_base();
+        move(p, strip_sums);
+        at = begin;
+        exponentials(at, kUnits, factor, base, strip_sum);
       }
-
-      const float* score = work.scores + p % kRing * kLanes;
-      float* weight = work.weights + p / 2 * kLanes;
-      int64_t left = kUnits;
-      const auto exponentials = [&](int64_t units) __attribute__((always_inline)) {
-        for (; units > 0 && left > 0; --units, --left) {
-          Float x[kKeys * NR];
-          FOVEA_UNROLL for (int i = 0; i < kKeys * NR; ++i) {
-            x[i] = V::fma(V::load(score + i * V::kLanes), factor, V::neg(base[i % NR]));
-          }
-          simd::exp2_nonpositive<V>(x);
-          FOVEA_UNROLL for (int i = 0; i < kKeys / 2; ++i) {
-            FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-              const Float even = x[2 * i * NR + r], odd = x[(2 * i + 1) * NR + r];
-              V::store(weight + i * kLanes + r * V::kLanes, V::pair(even, odd));
-              sum[r] = V::add(sum[r], V::add(even, odd));
-            }
-          }
-          score += kKeys * kLanes;
-          weight += kKeys / 2 * kLanes;
-        }
-      };
-
-      const int64_t share = kUnits / (work.depth + 1) + 1;
-      if (p + kAhead < keys.end) score_strip(work, p + kAhead, [&] { exponentials(share); });
-      exponentials(left);
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) sum[r] = V::add(sum[r], strip_sum[r]);
     }
     add_values(work, first, (keys.end + kStrip - 1) / kStrip * kStrip);
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
