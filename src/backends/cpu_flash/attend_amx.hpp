@@ -9,10 +9,10 @@
 //
 // Three differences from the vector kernels make that possible. `ref`, what is subtracted, is the
 // largest score of the row's first strip, and moves only after a strip whose weights sum to more
-// than kLargeSum, which is then done again: most strips need no maximum, and O no rescaling. Weights
-// above 1 cost no accuracy. O accumulates in place, one level, where the contract asks for two for
-// float32 inputs only. And exponentials are as exact as their rounding to bfloat16 needs. A row
-// still depends on nothing but itself.
+// than kLargeSum, which is then done again: most strips need no maximum, and O no rescaling.
+// Weights above 1 cost no accuracy. O accumulates in place, one level, where the contract asks for
+// two for float32 inputs only. And exponentials are as exact as their rounding to bfloat16 needs. A
+// row still depends on nothing but itself.
 #pragma once
 
 #include "src/backends/cpu_flash/attend.hpp"
@@ -44,7 +44,7 @@ struct TileAttention<TileProducts<V>, NR> {
   static constexpr int kKeys = 8 / NR;  // whose exponentials are computed in step
   static constexpr int kUnits = kStrip / kKeys;
   static constexpr int64_t kAhead = 2 * kStrip;
-  static constexpr int64_t kRing = 4 * kStrip;
+  static constexpr int64_t kRing = 3;         // strips of scores; more would not stay in L1
   static constexpr float kLargeSum = 8192.f;  // of the weights of one strip
   static_assert(NR <= 2 && kStrip == 2 * kWords && V::kLanes == kWords);
 
@@ -52,7 +52,7 @@ struct TileAttention<TileProducts<V>, NR> {
     Tile& tile;
     const KeyRange& keys;
     float* weights;  // P [pair of keys][lanes]
-    float* scores;   // S [key][lanes], a ring of kRing keys
+    float* scores;   // S [key][lanes], a ring of kRing strips
     int64_t depth;   // steps along head_dim
     int64_t strips_v;
     int64_t v_strip_floats;
@@ -61,75 +61,103 @@ struct TileAttention<TileProducts<V>, NR> {
     bool select_values;
   };
 
+  static FOVEA_INLINE float* scores_of(const Work& work, int64_t p) {
+    return work.scores + p / kStrip % kRing * kStrip * kLanes;
+  }
+
   // ---- tile products ----
 
-  static FOVEA_INLINE void zero_accumulators() {
-    simd::amx::tile_zero<0>();
-    simd::amx::tile_zero<2>();
-    if constexpr (NR == 2) {
-      simd::amx::tile_zero<1>();
-      simd::amx::tile_zero<3>();
+  // Where accumulator kC of a group of 32 rows lies in memory.
+  template <int kC>
+  static FOVEA_INLINE float* accumulator(float* c) {
+    return c + kC / 2 * kWords * kLanes + kC % 2 * kWords;
+  }
+
+  // Accumulators stay in tile registers until those of the next group need the place: a tile's
+  // stores take as long as its product, and four in a row would keep the products waiting.
+  template <int kC, bool kLoad>
+  static FOVEA_INLINE void exchange_accumulator(float* held, float* c) {
+    if (held != nullptr) simd::amx::tile_store<kC>(accumulator<kC>(held), kRowBytes);
+    if constexpr (kLoad) {
+      simd::amx::tile_load<kC>(accumulator<kC>(c), kRowBytes);
+    } else {
+      simd::amx::tile_zero<kC>();
     }
   }
 
-  static FOVEA_INLINE void load_accumulators(const float* c) {
-    simd::amx::tile_load<0>(c, kRowBytes);
-    simd::amx::tile_load<2>(c + kWords * kLanes, kRowBytes);
+  static FOVEA_INLINE void store_accumulators(float*& held) {
+    if (held == nullptr) return;
+    simd::amx::tile_store<0>(accumulator<0>(held), kRowBytes);
+    if constexpr (NR == 2) simd::amx::tile_store<1>(accumulator<1>(held), kRowBytes);
+    simd::amx::tile_store<2>(accumulator<2>(held), kRowBytes);
+    if constexpr (NR == 2) simd::amx::tile_store<3>(accumulator<3>(held), kRowBytes);
+    held = nullptr;
+  }
+
+  // The first step of a group: `a` is 32 rows of a strip, `b` 16 words of the panel, `c` what is
+  // added to (kLoad) and becomes what is held.
+  template <bool kLoad>
+  static FOVEA_INLINE void multiply_first(const float* a, const float* b, float* c, float*& held) {
+    simd::amx::tile_load<6>(b, kRowBytes);
+    simd::amx::tile_load_once<4>(a, 4 * kWords);
+    exchange_accumulator<0, kLoad>(held, c);
+    simd::amx::tile_dot<0, 4, 6>();
     if constexpr (NR == 2) {
-      simd::amx::tile_load<1>(c + kWords, kRowBytes);
-      simd::amx::tile_load<3>(c + kWords * kLanes + kWords, kRowBytes);
+      simd::amx::tile_load<7>(b + kWords, kRowBytes);
+      exchange_accumulator<1, kLoad>(held, c);
+      simd::amx::tile_dot<1, 4, 7>();
     }
+    simd::amx::tile_load_once<5>(a + kWords * kWords, 4 * kWords);
+    exchange_accumulator<2, kLoad>(held, c);
+    simd::amx::tile_dot<2, 5, 6>();
+    if constexpr (NR == 2) {
+      exchange_accumulator<3, kLoad>(held, c);
+      simd::amx::tile_dot<3, 5, 7>();
+    }
+    held = c;
   }
 
-  static FOVEA_INLINE void store_accumulators(float* c) {
-    simd::amx::tile_store<0>(c, kRowBytes);
-    if constexpr (NR == 2) simd::amx::tile_store<1>(c + kWords, kRowBytes);
-    simd::amx::tile_store<2>(c + kWords * kLanes, kRowBytes);
-    if constexpr (NR == 2) simd::amx::tile_store<3>(c + kWords * kLanes + kWords, kRowBytes);
-  }
-
-  // One step: `a` is 32 rows of a strip, `b` 16 words of the panel.
+  // A further step of the group.
   static FOVEA_INLINE void multiply(const float* a, const float* b) {
     simd::amx::tile_load<6>(b, kRowBytes);
-    simd::amx::tile_load<4>(a, 4 * kWords);
+    simd::amx::tile_load_once<4>(a, 4 * kWords);
     simd::amx::tile_dot<0, 4, 6>();
     if constexpr (NR == 2) {
       simd::amx::tile_load<7>(b + kWords, kRowBytes);
       simd::amx::tile_dot<1, 4, 7>();
     }
-    simd::amx::tile_load<5>(a + kWords * kWords, 4 * kWords);
+    simd::amx::tile_load_once<5>(a + kWords * kWords, 4 * kWords);
     simd::amx::tile_dot<2, 5, 6>();
     if constexpr (NR == 2) simd::amx::tile_dot<3, 5, 7>();
   }
 
   // Scores of the strip that starts at key p; calls between() after every step.
   template <class Between>
-  static FOVEA_INLINE void score_strip(const Work& work, int64_t p, Between&& between) {
+  static FOVEA_INLINE void score_strip(const Work& work, int64_t p, float*& held,
+                                       Between&& between) {
     const float* k = work.keys.k + p * work.depth * kWords;
     const float* q = work.tile.q;
-    zero_accumulators();
-    for (int64_t step = 0; step < work.depth; ++step) {
-      multiply(k, q);
+    multiply_first<false>(k, q, scores_of(work, p), held);
+    between();
+    for (int64_t step = 1; step < work.depth; ++step) {
       k += kStepFloats;
       q += kWords * kLanes;
+      multiply(k, q);
       between();
     }
-    store_accumulators(work.scores + p % kRing * kLanes);
   }
 
   // Columns of V strip `strip` by the weights of keys first..end-1, whole strips of keys.
-  static FOVEA_INLINE void value_strip(const Work& work, int64_t strip, int64_t first,
-                                       int64_t end) {
-    float* const o = work.tile.o + strip * kStrip * kLanes;
+  static FOVEA_INLINE void value_strip(const Work& work, int64_t strip, int64_t first, int64_t end,
+                                       float*& held) {
     const float* v = work.keys.v + strip * work.v_strip_floats + first / kStrip * kStepFloats;
     const float* p = work.weights + first / 2 * kLanes;
-    load_accumulators(o);
-    for (; first < end; first += kStrip) {
-      multiply(v, p);
+    multiply_first<true>(v, p, work.tile.o + strip * kStrip * kLanes, held);
+    for (int64_t at = first + kStrip; at < end; at += kStrip) {
       v += kStepFloats;
       p += kWords * kLanes;
+      multiply(v, p);
     }
-    store_accumulators(o);
   }
 
   // The same sums where some pair is hidden and some value is NaN or infinite: a hidden pair is
@@ -162,10 +190,12 @@ struct TileAttention<TileProducts<V>, NR> {
   // Adds the values of keys first..end-1, whole strips.
   [[gnu::noinline]] static void add_values(const Work& work, int64_t first, int64_t end) {
     if (work.select_values) return values_selected(work, first, end);
+    float* held = nullptr;
     for (int64_t strip = 0; strip < work.strips_v; ++strip) {
       work.tile.fetch_ahead();
-      value_strip(work, strip, first, end);
+      value_strip(work, strip, first, end, held);
     }
+    store_accumulators(held);
   }
 
   // ---- vectors ----
@@ -174,7 +204,7 @@ struct TileAttention<TileProducts<V>, NR> {
   // the last key.
   template <bool kMasked>
   static FOVEA_INLINE void finish_scores(const Work& work, int64_t p, Float scale) {
-    float* const scores = work.scores + p % kRing * kLanes;
+    float* const scores = scores_of(work, p);
     const Float hidden = V::set(-kInfinity);
     const int64_t valid = work.keys.end - p < kStrip ? work.keys.end - p : kStrip;
     if constexpr (kMasked) {
@@ -198,7 +228,7 @@ struct TileAttention<TileProducts<V>, NR> {
     Tile& tile = work.tile;
     const bool started = tile.started || p > work.keys.begin;
     if (first < p) add_values(work, first, p);
-    const float* const scores = work.scores + p % kRing * kLanes;
+    const float* const scores = scores_of(work, p);
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
       Float largest = V::set(-kInfinity);
       for (int64_t i = 0; i < kStrip; ++i) {
@@ -285,22 +315,28 @@ struct TileAttention<TileProducts<V>, NR> {
     };
 
     // Scores are computed kAhead keys before they are read: loads wait for a tile's stores.
+    float* held = nullptr;
     for (int64_t p = keys.begin; p < keys.end && p < keys.begin + kAhead; p += kStrip) {
-      score_strip(work, p, [] {});
+      score_strip(work, p, held, [] {});
     }
     const int64_t share = kUnits / (work.depth + 1) + 1;
     for (int64_t p = keys.begin; p < keys.end; p += kStrip) {
       tile.fetch_ahead();
+      if (p + kAhead >= keys.end) store_accumulators(held);
       if (kMasked || p + kStrip > keys.end) finish_scores<kMasked>(work, p, scale);
-      if (unset) move(p, nullptr);
-      const Exponentials begin{work.scores + p % kRing * kLanes, work.weights + p / 2 * kLanes};
+      if (unset) {
+        store_accumulators(held);
+        move(p, nullptr);
+      }
+      const Exponentials begin{scores_of(work, p), work.weights + p / 2 * kLanes};
       Exponentials at = begin;
       Float strip_sum[NR];
       FOVEA_UNROLL for (int r = 0; r < NR; ++r) strip_sum[r] = V::set(0.f);
       if (p + kAhead < keys.end) {
-        score_strip(work, p + kAhead, [&]() __attribute__((always_inline)) {
-          exponentials(at, share, factor, base, strip_sum);
-        });
+        score_strip(
+            work, p + kAhead, held, [&]() __attribute__((always_inline)) {
+              exponentials(at, share, factor, base, strip_sum);
+            });
       }
       exponentials(at, at.left, factor, base, strip_sum);
       bool large = false;
@@ -308,6 +344,7 @@ struct TileAttention<TileProducts<V>, NR> {
         large |= V::less(V::set(kLargeSum), strip_sum[r]) != 0;
       }
       if (large) {
+        store_accumulators(held);
         FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
           V::store(strip_sums + r * V::kLanes, strip_sum[r]);
           strip_sum[r] = V::set(0.f);
