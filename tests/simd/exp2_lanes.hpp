@@ -1,4 +1,4 @@
-// exp2_nonpositive of one instruction set over an array, so that the test itself needs no special
+// The exponentials of one instruction set over an array, so that the test itself needs no special
 // flags.
 #pragma once
 
@@ -14,13 +14,20 @@ using Exp2Array = void (*)(const float* x, float* y, int64_t count);
 Exp2Array exp2_generic();
 Exp2Array exp2_avx2();
 Exp2Array exp2_avx512();
+Exp2Array exp2_rough_avx512();
 
-template <class V>
+template <class V, bool kRough = false>
 void exp2_array(const float* x, float* y, int64_t count) {
   alignas(64) float in[V::kLanes], out[V::kLanes];
   for (int64_t i = 0; i < count; i += V::kLanes) {
     for (int64_t k = 0; k < V::kLanes; ++k) in[k] = i + k < count ? x[i + k] : 0.f;
-    V::store(out, exp2_nonpositive<V>(V::load(in)));
+    typename V::Float one[1] = {V::load(in)};
+    if constexpr (kRough) {
+      exp2_rough<V>(one);
+    } else {
+      exp2_nonpositive<V>(one);
+    }
+    V::store(out, one[0]);
     for (int64_t k = 0; k < V::kLanes && i + k < count; ++k) y[i + k] = out[k];
   }
 }
