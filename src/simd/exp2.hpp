@@ -49,6 +49,26 @@ FOVEA_INLINE void exp2_nonpositive(typename V::Float (&x)[N]) {
   }
 }
 
+// For weights that are rounded to bfloat16: of degree 3, relative error at most
+// kExp2RoughRelativeError, and for any x that leaves the result finite.
+inline constexpr double kExp2RoughRelativeError = 1e-4;
+
+template <class V, int N>
+FOVEA_INLINE void exp2_rough(typename V::Float (&x)[N]) {
+  static_assert(V::kHasScale);
+  using Float = typename V::Float;
+  Float f[N], p[N];
+  const auto horner = [&](float coefficient) __attribute__((always_inline)) {
+    FOVEA_UNROLL for (int i = 0; i < N; ++i) p[i] = V::fma(p[i], f[i], V::set(coefficient));
+  };
+  FOVEA_UNROLL for (int i = 0; i < N; ++i) f[i] = V::fraction(x[i]);
+  FOVEA_UNROLL for (int i = 0; i < N; ++i) p[i] = V::set(0.0770670420f);
+  horner(0.227644991f);
+  horner(0.695116786f);
+  horner(1.f);
+  FOVEA_UNROLL for (int i = 0; i < N; ++i) x[i] = V::scale(p[i], x[i]);
+}
+
 template <class V>
 FOVEA_INLINE typename V::Float exp2_nonpositive(typename V::Float x) {
   typename V::Float one[1] = {x};

@@ -48,6 +48,15 @@ FOVEA_INLINE void tile_load(const float* rows, int64_t stride_bytes) {
                : "memory");
 }
 
+// What is not read again soon and should leave L1 to the rest.
+template <int kTile>
+FOVEA_INLINE void tile_load_once(const float* rows, int64_t stride_bytes) {
+  asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2"
+               :
+               : "r"(rows), "r"(stride_bytes), "i"(kTile)
+               : "memory");
+}
+
 template <int kTile>
 FOVEA_INLINE void tile_store(float* rows, int64_t stride_bytes) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)"

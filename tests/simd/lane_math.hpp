@@ -1,4 +1,4 @@
-// exp2_nonpositive and log_positive of one instruction set over arrays, so that the tests
+// The exponentials and the logarithm of one instruction set over arrays, so that the tests
 // themselves need no special flags.
 #pragma once
 
@@ -17,6 +17,7 @@ struct LaneMath {
   Isa isa = Isa::generic;
   ArrayFunction exp2 = nullptr;
   ArrayFunction log = nullptr;
+  ArrayFunction exp2_rough = nullptr;  // where the hardware scales
 };
 
 LaneMath lane_math_generic();
@@ -41,6 +42,15 @@ struct Exp2 {
   }
 };
 
+struct Exp2Rough {
+  template <class V>
+  static FOVEA_INLINE typename V::Float of(typename V::Float x) {
+    typename V::Float one[1] = {x};
+    exp2_rough<V>(one);
+    return one[0];
+  }
+};
+
 struct Log {
   template <class V>
   static FOVEA_INLINE typename V::Float of(typename V::Float x) {
@@ -60,7 +70,9 @@ void over_array(const float* x, float* y, int64_t count) {
 
 template <class V>
 LaneMath lane_math(Isa isa) {
-  return {isa, over_array<V, Exp2>, over_array<V, Log>};
+  LaneMath math{isa, over_array<V, Exp2>, over_array<V, Log>};
+  if constexpr (V::kHasScale) math.exp2_rough = over_array<V, Exp2Rough>;
+  return math;
 }
 
 }  // namespace fovea::simd::testing

@@ -6,7 +6,7 @@ namespace fovea::simd::testing {
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 LaneMath lane_math_avx2() { return lane_math<avx2::Vec>(Isa::avx2); }
 #else
-LaneMath lane_math_avx2() { return {Isa::avx2, nullptr, nullptr}; }
+LaneMath lane_math_avx2() { return {}; }
 #endif
 
 }  // namespace fovea::simd::testing

@@ -6,7 +6,7 @@ namespace fovea::simd::testing {
 #if defined(__aarch64__)
 LaneMath lane_math_neon() { return lane_math<neon::Vec>(Isa::neon); }
 #else
-LaneMath lane_math_neon() { return {Isa::neon, nullptr, nullptr}; }
+LaneMath lane_math_neon() { return {}; }
 #endif
 
 }  // namespace fovea::simd::testing

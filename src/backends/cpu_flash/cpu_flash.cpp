@@ -119,7 +119,7 @@ Layout make_layout(const Params& params, const KernelTable& kernels, int workers
   // One line more than a strip, so that strips do not all start in the same cache set.
   g.v_strip_floats = round_up(g.block_capacity / group * kernels.tile_rows, 16) + 16;
   g.v_block_floats = v_columns / kernels.tile_rows * g.v_strip_floats;
-  // Tile products keep the weights of a block and the scores of half a block.
+  // Tile products keep the weights of a block and the scores of a few strips.
   g.score_floats = (kernels.depth > 1 ? kMaxBlockKeys : g.block_capacity) * lanes;
   g.tile_floats = round_up(lanes * (k_words + v_columns + 2), 16);
   for (int32_t m = 0; m < params.num_masks; ++m) {
