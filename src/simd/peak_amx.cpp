@@ -3,13 +3,13 @@
 
 namespace fovea::simd {
 
-#if defined(__AMX_BF16__)
+#if defined(FOVEA_TILES_AMX)
 namespace {
 
 // Four accumulators of zeros: enough to cover the latency of the product.
 uint64_t amx_loop(int64_t iterations) {
   constexpr uint64_t kOperations = 16 * 16 * 32 * 2;
-  const amx::TileSession session;
+  amx::tiles_begin();
   amx::tile_zero<0>();
   amx::tile_zero<1>();
   amx::tile_zero<2>();
@@ -22,12 +22,13 @@ uint64_t amx_loop(int64_t iterations) {
     amx::tile_dot<2, 4, 5>();
     amx::tile_dot<3, 4, 5>();
   }
+  amx::tiles_end();
   return static_cast<uint64_t>(iterations) * 4 * kOperations;
 }
 
 // A tile product every 64 additions.
 uint64_t amx_additions(int64_t iterations) {
-  const amx::TileSession session;
+  amx::tiles_begin();
   amx::tile_zero<0>();
   amx::tile_zero<4>();
   amx::tile_zero<5>();
@@ -37,6 +38,7 @@ uint64_t amx_additions(int64_t iterations) {
     amx::tile_dot<0, 4, 5>();
     asm volatile(".rept 64\n\tadd %1,%0\n\t.endr" : "+r"(x) : "r"(one));
   }
+  amx::tiles_end();
   return static_cast<uint64_t>(iterations) * 64;
 }
 

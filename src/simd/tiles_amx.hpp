@@ -1,7 +1,10 @@
 // Tile registers of AMX: eight of 16 rows of 64 bytes, and the bfloat16 product of two of them.
 #pragma once
 
-#if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AVX512BF16__)
+// Clang 14 spells the macros without the underscore.
+#if (defined(__AMX_TILE__) || defined(__AMXTILE__)) && \
+    (defined(__AMX_BF16__) || defined(__AMXBF16__)) && defined(__AVX512BF16__)
+#define FOVEA_TILES_AMX 1
 
 #include "src/simd/vec_avx512.hpp"
 
@@ -14,25 +17,22 @@ struct Vec : Avx512Bf16Vec<Vec> {
 
 inline constexpr int kTileWords = 16;  // 32-bit words of a row, and rows
 
-// Tiles belong to the thread: configured for the lifetime of this object, then released, because
-// what is in them would be saved at every switch between threads.
-class TileSession {
- public:
-  FOVEA_INLINE TileSession() {
-    struct alignas(64) {
-      uint8_t palette = 1;
-      uint8_t start_row = 0;
-      uint8_t reserved[14] = {};
-      uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    } const shapes;
-    static_assert(sizeof(shapes) == 64);
-    asm volatile("ldtilecfg %0" : : "m"(shapes));
-  }
-  FOVEA_INLINE ~TileSession() { asm volatile("tilerelease"); }
-  TileSession(const TileSession&) = delete;
-  TileSession& operator=(const TileSession&) = delete;
-};
+// Tiles belong to the thread: configured before their use, then released, because what is in them
+// would be saved at every switch between threads. (No object with a destructor: unwinding it would
+// bring in symbols that are shared with other translation units.)
+FOVEA_INLINE void tiles_begin() {
+  struct alignas(64) {
+    uint8_t palette = 1;
+    uint8_t start_row = 0;
+    uint8_t reserved[14] = {};
+    uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } const shapes;
+  static_assert(sizeof(shapes) == 64);
+  asm volatile("ldtilecfg %0" : : "m"(shapes));
+}
+
+FOVEA_INLINE void tiles_end() { asm volatile("tilerelease"); }
 
 // Written out, because the compilers' own forms do not say that they read memory.
 template <int kTile>

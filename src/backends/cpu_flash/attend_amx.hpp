@@ -18,7 +18,7 @@
 #include "src/backends/cpu_flash/attend.hpp"
 #include "src/simd/tiles_amx.hpp"
 
-#if defined(__AMX_BF16__)
+#if defined(FOVEA_TILES_AMX)
 
 namespace fovea::cpu_flash {
 

@@ -4,7 +4,7 @@
 
 namespace fovea::cpu_flash {
 
-#if defined(__AMX_BF16__)
+#if defined(FOVEA_TILES_AMX)
 
 namespace {
 
@@ -13,16 +13,18 @@ using Products = TileProducts<simd::amx::Vec>;
 void attend_tiles(const Params& params, const Geometry& geometry, const Segment& segment,
                   int64_t head_q, int64_t row, int64_t rows, const PackedBlocks& packed,
                   float* scratch) {
-  const simd::amx::TileSession session;
+  simd::amx::tiles_begin();
   attend<Products>(params, geometry, segment, head_q, row, rows, packed, scratch);
+  simd::amx::tiles_end();
 }
 
 void attend_part_tiles(const Params& params, const Geometry& geometry, const Segment& segment,
                        int64_t head_q, int64_t row, int64_t rows, const PackedBlocks& packed,
                        int64_t first, int64_t end, float* scratch, float* part) {
-  const simd::amx::TileSession session;
+  simd::amx::tiles_begin();
   attend_part<Products>(params, geometry, segment, head_q, row, rows, packed, first, end, scratch,
                         part);
+  simd::amx::tiles_end();
 }
 
 constexpr KernelTable make_tile_kernels() {

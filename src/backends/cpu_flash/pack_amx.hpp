@@ -9,7 +9,7 @@
 #include "src/backends/cpu_flash/pack.hpp"
 #include "src/simd/tiles_amx.hpp"
 
-#if defined(__AMX_BF16__)
+#if defined(FOVEA_TILES_AMX)
 
 namespace fovea::cpu_flash {
 
