@@ -161,11 +161,16 @@ TEST_P(ContractRun, WorkIsSplitOverTheExecutorWithoutATrace) {
   if (GetParam().executor->workers() < 2) GTEST_SKIP() << "one worker";
   Target serial = GetParam();
   serial.context.executor = &serial_executor();
-  const Inputs in =
-      random_inputs(kF32, {.batch = 2, .seq_q = 90, .seq_kv = 130, .heads_q = 2, .heads_kv = 2});
-  const Answer one = attend(serial, in);
-  const Answer many = attend(GetParam(), in);
-  if (one.ran && one.receipt.deterministic) expect_same_bits(one, many);
+  // Many pieces, and few rows against many keys, which may be divided.
+  for (const auto& [batch, seq_q, seq_kv] : {std::array{2, 90, 130}, std::array{1, 40, 1500}}) {
+    for (const DType dtype : {kF32, kBF16}) {
+      const Inputs in = random_inputs(
+          dtype, {.batch = batch, .seq_q = seq_q, .seq_kv = seq_kv, .heads_q = 2, .heads_kv = 2});
+      const Answer one = attend(serial, in);
+      const Answer many = attend(GetParam(), in);
+      if (one.ran && one.receipt.deterministic) expect_same_bits(one, many);
+    }
+  }
 }
 
 TEST_P(ContractRun, MisfitsAreErrorsInEveryBuild) {
