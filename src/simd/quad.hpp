@@ -12,8 +12,10 @@ namespace fovea::simd {
 #define FOVEA_INLINE __attribute__((always_inline)) inline
 #if defined(__clang__)
 #define FOVEA_UNROLL _Pragma("unroll")
+#define FOVEA_NO_UNROLL _Pragma("nounroll")
 #else
 #define FOVEA_UNROLL _Pragma("GCC unroll 16")
+#define FOVEA_NO_UNROLL _Pragma("GCC unroll 1")
 #endif
 
 // Vectors of four elements that may alias anything; loads and stores go through the unaligned

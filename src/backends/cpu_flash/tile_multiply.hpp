@@ -78,7 +78,8 @@ template <class P, int NR, Finish kFinish>
     strip += kSteps * kRows;
     panel += kSteps * kLanes;
   }
-  for (; n > 0; --n) {
+  // Kept a loop: peeled, it takes registers that the one above would have to save.
+  FOVEA_NO_UNROLL for (; n > 0; --n) {
     step(0);
     strip += kRows;
     panel += kLanes;
