@@ -3,8 +3,9 @@
 # Adds sources to the library that are compiled for one instruction set, e.g.
 #   fovea_add_isa_sources(ISA avx2 FLAGS -mavx2 -mfma -mf16c FILES kernel_avx2.cpp)
 # The flags come on top of the generic ones. avx* and amx* files are for x86-64, neon* and sve* files
-# for 64-bit Arm; elsewhere they are left out, and the macro FOVEA_HAVE_ISA_<NAME> (upper case) is 0
-# instead of 1.
+# for 64-bit Arm; elsewhere they are compiled without the flags, so that they must still define what
+# others call (by the compiler's macros: a null pointer), and the macro FOVEA_HAVE_ISA_<NAME> (upper
+# case) is 0 instead of 1.
 # Such a file must define no symbol that another file may share: an inline function compiled for
 # AVX2 can be the copy that the linker keeps for everyone. The test isa_symbols checks it.
 
@@ -29,7 +30,7 @@ function(fovea_add_isa_sources)
     target_compile_definitions(fovea_internal INTERFACE FOVEA_HAVE_ISA_${macro}=$<BOOL:${supported}>)
   endif()
   if(NOT supported)
-    return()
+    set(arg_FLAGS "")
   endif()
   foreach(file IN LISTS arg_FILES)
     cmake_path(ABSOLUTE_PATH file)

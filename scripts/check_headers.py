@@ -25,6 +25,8 @@ STANDARD_C = {
 }
 # A header of one instruction set needs its flags.
 ISA_FLAGS = [
+    ("amx", ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mfma",
+             "-mf16c"]),
     ("avx512", ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mavx512bf16",
                 "-mfma", "-mf16c"]),
     ("avx2", ["-mavx2", "-mfma", "-mf16c"]),

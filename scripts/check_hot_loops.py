@@ -99,7 +99,7 @@ def main():
     texts = {}
     with open(sys.argv[1], encoding="utf-8") as file:
         for line in file.read().splitlines():
-            if re.search("cpu_flash.kernels_", line):
+            if re.search("cpu_flash.kernels_", line) and not line.startswith("amx "):
                 texts[line] = subprocess.run(
                     ["objdump", "--disassemble", "--demangle", "--no-show-raw-insn", line.split(" ", 1)[1]],
                     check=True, text=True, capture_output=True).stdout

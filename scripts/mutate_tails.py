@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Proves that the tests of cpu_flash reach every tail path: mutate_tails.py [BUILD]
+"""Proves that the tests of cpu_flash reach every tail path: mutate_tails.py [BUILD [NAME...]]
 
 Each mutation below breaks one tail in the kernels' source. Its kernels are compiled with the flags of the
 build folder (build/ by default, already built), linked with the objects of cpu_flash_test, and the test must
 fail. The sources in the tree are not touched. Takes about a minute per mutation on one core, so it is run by
 hand after a change of the kernels, not in continuous integration; docs/performance/cpu.md has the last run.
+NAME: only mutations whose names start so.
 """
 
 import json
@@ -21,11 +22,11 @@ FOLDER = "src/backends/cpu_flash"
 # name: (file, text, replacement, occurrence)
 MUTATIONS = {
     "product: steps after the last four": ("tile_multiply.hpp", "for (; n > 0; --n) {", "for (; n > 1; --n) {"),
-    "scores: second run of a long head": ("attend.hpp", "left < kScoreRun ? left : kScoreRun, scores);",
-                                          "left < kScoreRun ? left - 1 : kScoreRun, scores);"),
-    "scores: keys after the last whole strip": ("attend.hpp", "    if (p < keys.end) {",
+    "scores: second run of a long head": ("tile_attention.hpp", "run = left < kScoreRun ? left : kScoreRun;",
+                                          "run = left < kScoreRun ? left - 1 : kScoreRun;"),
+    "scores: keys after the last whole strip": ("tile_attention.hpp", "    if (p < keys.end) {",
                                                 "    if (p + 1 < keys.end) {"),
-    "values: columns after the last register tile": ("attend.hpp",
+    "values: columns after the last register tile": ("tile_attention.hpp",
                                                      "for (int64_t d = 0; d < dim_v; d += kRows) {",
                                                      "for (int64_t d = 0; d + kRows <= dim_v; d += kRows) {"),
     "rows: lanes of the last tile": ("attend.hpp", "tile.rows = rows < lanes ? rows : lanes;",
@@ -45,13 +46,36 @@ MUTATIONS = {
                                                  "const int64_t keys = info->count - p < 4 ? 1 : 4;"),
     "packing: last columns of values": ("pack.hpp", "left > 0 ? load_partial<L>(rows[i] + d + part, left) : Quad{}",
                                         "left > 1 ? load_partial<L>(rows[i] + d + part, left - 1) : Quad{}"),
-    "output: rows of the last vector": ("pack.hpp", "} else if (r < valid) {", "} else if (r + 1 < valid) {"),
-    "output: last columns": ("pack.hpp", "for (int64_t c = 0; c < columns; ++c) at[c] = whole[c];",
-                             "for (int64_t c = 0; c + 1 < columns; ++c) at[c] = whole[c];"),
+    "output: rows of the last vector": ("store_rows.hpp", "for (int64_t r = 0; r < valid; ++r) {",
+                                        "for (int64_t r = 0; r + 1 < valid; ++r) {"),
+    "output: last columns": ("store_rows.hpp", "for (int64_t c = 0; c < columns; ++c)",
+                             "for (int64_t c = 0; c + 1 < columns; ++c)"),
+    "output: columns after the last whole vector": ("store_rows.hpp", "for (; d < dim_v; d += kStep) {",
+                                                    "for (; d < dim_v - kStep; d += kStep) {"),
+    "packing: words after the last whole vector": ("elements.hpp", "for (; e + kStep <= elements; e += kStep",
+                                                   "for (; e + 2 * kStep <= elements; e += kStep"),
     "mask: keys after the last four": ("mask_tile.hpp", "    for (; p < end; ++p) {", "    for (; p + 1 < end; ++p) {"),
     "parts: the last part of the keys": ("attend.hpp", "for (int64_t p = 1; p < count; ++p) {",
                                          "for (int64_t p = 1; p + 1 < count; ++p) {"),
     "parts: a part that saw no key": ("attend.hpp", "  block.clear_unstarted(tile);", "  (void)tile;"),
+    "amx: keys after the last whole strip": ("attend_amx.hpp", "for (int64_t i = valid * kLanes; i < kStrip",
+                                             "for (int64_t i = (valid + 1) * kLanes; i < kStrip"),
+    "amx: steps of a head": ("attend_amx.hpp", "step < work.depth; ++step", "step + 1 < work.depth; ++step"),
+    "amx: steps of the keys": ("attend_amx.hpp", "at < end; at += kStrip", "at + kStrip < end; at += kStrip"),
+    "amx: columns after the last strip": ("attend_amx.hpp", "strips_v = (params.dim_v + kStrip - 1) / kStrip;",
+                                          "strips_v = params.dim_v / kStrip;"),
+    "amx: the last strips' stores": ("attend_amx.hpp", "if (p + kAhead >= keys.end) store_accumulators(held);",
+                                     "if (p + kAhead < keys.end) store_accumulators(held);"),
+    "amx: weights that grow": ("attend_amx.hpp", "      if (large) {", "      if (false) {"),
+    "amx: hidden values in a shared step": ("attend.hpp", "shared_step = keys.end < info.count",
+                                            "shared_step = keys.end > info.count"),
+    "amx: words after the last of a query": ("attend.hpp", "for (float* x = tile.q + words * lanes; x < end; ++x)",
+                                             "for (float* x = tile.q + (words + 1) * lanes; x < end; ++x)"),
+    "amx packing: elements after the last step": ("pack_amx.hpp", "(__mmask32{1} << left) - 1",
+                                                  "(__mmask32{1} << (left - 1)) - 1"),
+    "amx packing: the last key": ("pack_amx.hpp", "p < info.count ? params.head_dim : 0",
+                                  "p + 1 < info.count ? params.head_dim : 0"),
+    "amx packing: the last value": ("pack_amx.hpp", "if (at < info->count) valid", "if (at + 1 < info->count) valid"),
 }
 
 
@@ -64,14 +88,27 @@ def mutate(copy, name):
     path.write_text(source.replace(text, replacement), encoding="utf-8")
 
 
+def chosen(prefixes):
+    """The mutations whose names start with one of the prefixes; all without any."""
+    return [name for name in MUTATIONS if not prefixes or name.startswith(tuple(prefixes))]
+
+
 def main():
     build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
     commands = {entry["file"]: entry for entry in
                 json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))}
-    # The best instruction set of this machine runs in the test, and so do the ones below it.
-    kernels = ["kernels_generic.cpp", "kernels_avx2.cpp"]
+    have_amx = "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
     survivors = []
     for name in MUTATIONS:
+        if name not in chosen(sys.argv[2:]):
+            continue
+        # The best instruction set of this machine runs in the test, and so do the ones below it.
+        kernels = ["kernels_generic.cpp", "kernels_avx2.cpp"]
+        if name.startswith("amx"):
+            kernels = ["kernels_amx.cpp"]
+            if not have_amx:
+                print(f"not run  {name}: this CPU has no AMX", flush=True)
+                continue
         with tempfile.TemporaryDirectory() as folder:
             copy = pathlib.Path(folder)
             shutil.copytree(ROOT / "src", copy / "src")
@@ -100,9 +137,9 @@ def main():
             if not result.returncode:
                 survivors.append(name)
     if survivors:
-        print(f"{len(survivors)} of {len(MUTATIONS)} mutations survived")
+        print(f"{len(survivors)} of {len(chosen(sys.argv[2:]))} mutations survived")
         return 1
-    print(f"all {len(MUTATIONS)} mutations were found")
+    print("every mutation that ran was found")
     return 0
 
 

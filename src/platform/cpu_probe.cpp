@@ -36,8 +36,10 @@ Result<simd::Isa> choose_isa(simd::Isa available, std::optional<std::string_view
                  {}};
   if (!simd::includes(available, *isa)) {
     const std::string list = text::join(names(available));
+    const std::string_view why = *isa == simd::Isa::amx ? simd::amx_refusal() : "";
     return Error{ErrorCode::invalid_argument,
-                 text::concat("FOVEA_ISA is '", simd::name(*isa), "', but this machine has ", list),
+                 text::concat("FOVEA_ISA is '", simd::name(*isa), "', but this machine has ", list,
+                              why.empty() ? "" : ": ", why),
                  {{ReasonCode::isa, "FOVEA_ISA", std::string(simd::name(*isa)), list,
                    "unset FOVEA_ISA, or set it to one of these"}}};
   }
@@ -50,8 +52,10 @@ namespace fovea {
 
 Result<DeviceFacts> probe_cpu() {
   const auto wanted = env::read(env::Variable::isa);
+  // A cap below AMX also keeps the process from asking for tile registers.
+  const bool tiles = wanted && simd::parse_isa(*wanted) == simd::Isa::amx;
   FOVEA_TRY(const simd::Isa isa,
-            platform::choose_isa(wanted ? simd::probe_isa() : simd::preferred_isa(), wanted));
+            platform::choose_isa(wanted ? simd::probe_isa(tiles) : simd::preferred_isa(), wanted));
   DeviceFacts facts(PlatformId::cpu);
   facts.set("isa", std::string(simd::name(isa)));
   return facts;

@@ -17,7 +17,8 @@ using Type = FactKey::Type;
 constexpr bool kRequired = true;
 
 constexpr FactKey kCpuKeys[] = {
-    {"isa", Type::text, !kRequired, "instruction set: generic, avx2, avx512, avx512bf16, neon"},
+    {"isa", Type::text, !kRequired,
+     "instruction set: generic, avx2, avx512, avx512bf16, amx, neon"},
 };
 
 constexpr FactKey kCudaKeys[] = {

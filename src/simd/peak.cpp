@@ -15,10 +15,10 @@ double cpu_seconds() noexcept {
 
 // Every addition needs the one before it: one cycle each. The addend is in a register, because some
 // cores fold additions of constants before they reach a pipe.
-void dependent_additions(int64_t count) noexcept {
+uint64_t dependent_additions(int64_t iterations) {
   uint64_t x = 1, one = 1;
   asm volatile("" : "+r"(one));
-  for (int64_t i = 0; i < count; i += 8) {
+  for (int64_t i = 0; i < iterations; ++i) {
 #if defined(__x86_64__)
     asm volatile(
         "add %1,%0\n\tadd %1,%0\n\tadd %1,%0\n\tadd %1,%0\n\t"
@@ -35,6 +35,7 @@ void dependent_additions(int64_t count) noexcept {
     for (int k = 0; k < 8; ++k) asm volatile("" : "+r"(x += one));
 #endif
   }
+  return static_cast<uint64_t>(iterations) * 8;
 }
 
 }  // namespace
@@ -49,13 +50,20 @@ PeakLoop peak_loop(Isa isa, bool bf16_products) noexcept {
       return avx512_f32_peak();
     case Isa::avx512bf16:
       return bf16_products ? avx512bf16_bf16_peak() : avx512_f32_peak();
+    case Isa::amx:
+      return bf16_products ? amx_bf16_peak() : avx512_f32_peak();
     case Isa::neon:
       return nullptr;
   }
   return nullptr;
 }
 
-Peak measure_peak(PeakLoop loop, double seconds) noexcept {
+PeakLoop clock_loop(Isa isa, bool bf16_products) noexcept {
+  const PeakLoop amx = amx_clock();
+  return isa == Isa::amx && bf16_products && amx != nullptr ? amx : dependent_additions;
+}
+
+Peak measure_peak(PeakLoop loop, PeakLoop clock, double seconds) noexcept {
   constexpr int kRounds = 5;
   Peak peak;
   if (loop == nullptr) return peak;
@@ -67,13 +75,12 @@ Peak measure_peak(PeakLoop loop, double seconds) noexcept {
     loop(iterations);
     took = cpu_seconds() - start;
   }
-  const int64_t additions = iterations * 6;
   for (int round = 0; round < kRounds; ++round) {
     double start = cpu_seconds();
     const uint64_t operations = loop(iterations);
     peak.flops = std::max(peak.flops, static_cast<double>(operations) / (cpu_seconds() - start));
     start = cpu_seconds();
-    dependent_additions(additions);
+    const uint64_t additions = clock(iterations);
     peak.clock_hz =
         std::max(peak.clock_hz, static_cast<double>(additions) / (cpu_seconds() - start));
   }
@@ -84,12 +91,14 @@ Peak measure_peak(PeakLoop loop, double seconds) noexcept {
 bool at_limit(const Peak& peak, Isa isa, bool bf16_products) noexcept {
   double operations = 4.0;  // of one instruction
   if (isa == Isa::avx2) operations = 16.0;
-  if (isa == Isa::avx512 || isa == Isa::avx512bf16) operations = 32.0;
+  if (isa == Isa::avx512 || isa == Isa::avx512bf16 || isa == Isa::amx) operations = 32.0;
   if (isa == Isa::avx512bf16 && bf16_products) operations = 64.0;
+  // A product of two tiles starts every 16 cycles.
+  if (isa == Isa::amx && bf16_products) operations = 16 * 16 * 32 * 2 / 16.0;
   const double per_cycle = peak.per_cycle / operations;
   const double whole = static_cast<double>(static_cast<int64_t>(per_cycle + 0.5));
   // Some cores start a bfloat16 dot product every other cycle.
-  const double limit = bf16_products && per_cycle < 0.75 ? 0.5 : whole;
+  const double limit = bf16_products && isa != Isa::amx && per_cycle < 0.75 ? 0.5 : whole;
   return limit > 0.0 && per_cycle >= 0.97 * limit && per_cycle <= 1.03 * limit;
 }
 

@@ -12,8 +12,10 @@ namespace fovea::simd {
 #define FOVEA_INLINE __attribute__((always_inline)) inline
 #if defined(__clang__)
 #define FOVEA_UNROLL _Pragma("unroll")
+#define FOVEA_NO_UNROLL _Pragma("nounroll")
 #else
 #define FOVEA_UNROLL _Pragma("GCC unroll 16")
+#define FOVEA_NO_UNROLL _Pragma("GCC unroll 1")
 #endif
 
 // Vectors of four elements that may alias anything; loads and stores go through the unaligned
@@ -54,15 +56,6 @@ FOVEA_INLINE Quad quad_from_bf16(const void* source) {
   return (Quad)(__builtin_convertvector(half, QuadBits) << 16);
 }
 
-// Round to nearest, ties to even; a NaN keeps its sign and becomes quiet.
-FOVEA_INLINE QuadHalf quad_to_bf16(Quad x) {
-  const QuadBits bits = (QuadBits)x;
-  const QuadBits rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
-  const QuadBits quiet = bits | 0x400000u;
-  const QuadBits is_nan = (QuadBits)(x != x);
-  return __builtin_convertvector(((is_nan & quiet) | (~is_nan & rounded)) >> 16, QuadHalf);
-}
-
 // Portable half precision. Multiplying by 2^112 moves the exponent and normalises subnormals.
 FOVEA_INLINE Quad quad_from_f16_portable(const void* source) {
   const QuadHalf half = (QuadHalf) * static_cast<const QuadHalfMem*>(source);
@@ -75,8 +68,9 @@ FOVEA_INLINE Quad quad_from_f16_portable(const void* source) {
   return (Quad)(((is_special & special) | (~is_special & finite)) | sign);
 }
 
-// Round to nearest, ties to even, overflow to infinity.
-FOVEA_INLINE QuadHalf quad_to_f16_portable(Quad x) {
+// Half precision in the low half of every word. Round to nearest, ties to even, overflow to
+// infinity.
+FOVEA_INLINE QuadBits quad_to_f16_bits(Quad x) {
   const QuadBits bits = (QuadBits)x;
   const QuadBits sign = (bits >> 16) & 0x8000u;
   const QuadBits magnitude = bits & 0x7fffffffu;
@@ -89,7 +83,7 @@ FOVEA_INLINE QuadHalf quad_to_f16_portable(Quad x) {
   QuadBits result = (is_tiny & tiny) | (~is_tiny & normal);
   result = (is_huge & 0x7c00u) | (~is_huge & result);
   result = (is_nan & 0x7e00u) | (~is_nan & result);
-  return __builtin_convertvector(result | sign, QuadHalf);
+  return result | sign;
 }
 
 }  // namespace fovea::simd

@@ -61,8 +61,11 @@ struct Vec {
   static FOVEA_INLINE Quad quad_from_f16(const void* p) {
     return (Quad)_mm_cvtph_ps(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
   }
-  static FOVEA_INLINE QuadHalf quad_to_f16(Quad x) {
-    return (QuadHalf)_mm_cvtsi128_si64(_mm_cvtps_ph((__m128)x, _MM_FROUND_TO_NEAREST_INT));
+  // Rounds both to half precision: even in the low halves of the words, odd in the high ones.
+  static FOVEA_INLINE Float pair_f16(Float even, Float odd) {
+    const __m256i low = _mm256_cvtepu16_epi32(_mm256_cvtps_ph(even, _MM_FROUND_TO_NEAREST_INT));
+    const __m256i high = _mm256_cvtepu16_epi32(_mm256_cvtps_ph(odd, _MM_FROUND_TO_NEAREST_INT));
+    return _mm256_castsi256_ps(_mm256_or_si256(low, _mm256_slli_epi32(high, 16)));
   }
 };
 

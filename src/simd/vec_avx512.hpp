@@ -35,6 +35,7 @@ struct Avx512Vec {
   static FOVEA_INLINE Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
   static FOVEA_INLINE Float sub(Float a, Float b) { return _mm512_sub_ps(a, b); }
   static FOVEA_INLINE Float mul(Float a, Float b) { return _mm512_mul_ps(a, b); }
+  static FOVEA_INLINE Float neg(Float a) { return -a; }
   // The second operand where either is NaN.
   static FOVEA_INLINE Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
   static FOVEA_INLINE Mask equal(Float a, Float b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
@@ -76,8 +77,11 @@ struct Avx512Vec {
   static FOVEA_INLINE Quad quad_from_f16(const void* p) {
     return (Quad)_mm_cvtph_ps(_mm_loadl_epi64(static_cast<const __m128i*>(p)));
   }
-  static FOVEA_INLINE QuadHalf quad_to_f16(Quad x) {
-    return (QuadHalf)_mm_cvtsi128_si64(_mm_cvtps_ph((__m128)x, _MM_FROUND_TO_NEAREST_INT));
+  // Rounds both to half precision: even in the low halves of the words, odd in the high ones.
+  static FOVEA_INLINE Float pair_f16(Float even, Float odd) {
+    const __m512i low = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(even, _MM_FROUND_TO_NEAREST_INT));
+    const __m512i high = _mm512_cvtepu16_epi32(_mm512_cvtps_ph(odd, _MM_FROUND_TO_NEAREST_INT));
+    return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
   }
 };
 
@@ -88,8 +92,9 @@ struct Vec : Avx512Vec<Vec> {
 }  // namespace avx512
 
 #if defined(__AVX512BF16__)
-namespace avx512bf16 {
-struct Vec : Avx512Vec<Vec> {
+template <class Tag>
+struct Avx512Bf16Vec : Avx512Vec<Tag> {
+  using Float = typename Avx512Vec<Tag>::Float;
   static constexpr bool kHasBf16Dot = true;
   alignas(64) static constexpr uint16_t kInterleave[32] = {
       0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
@@ -113,6 +118,9 @@ struct Vec : Avx512Vec<Vec> {
         _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
   }
 };
+
+namespace avx512bf16 {
+struct Vec : Avx512Bf16Vec<Vec> {};
 }  // namespace avx512bf16
 #endif
 

@@ -41,7 +41,10 @@ struct Vec {
   }
 
   static FOVEA_INLINE Quad quad_from_f16(const void* p) { return quad_from_f16_portable(p); }
-  static FOVEA_INLINE QuadHalf quad_to_f16(Quad x) { return quad_to_f16_portable(x); }
+  // Rounds both to half precision: even in the low halves of the words, odd in the high ones.
+  static FOVEA_INLINE Float pair_f16(Float even, Float odd) {
+    return (Float)(quad_to_f16_bits(even) | (quad_to_f16_bits(odd) << 16));
+  }
 };
 
 }  // namespace fovea::simd::generic

@@ -46,8 +46,11 @@ struct Vec {
   static FOVEA_INLINE Quad quad_from_f16(const void* p) {
     return (Quad)vcvt_f32_f16(vld1_f16(static_cast<const float16_t*>(p)));
   }
-  static FOVEA_INLINE QuadHalf quad_to_f16(Quad x) {
-    return (QuadHalf)vcvt_f16_f32((float32x4_t)x);
+  // Rounds both to half precision: even in the low halves of the words, odd in the high ones.
+  static FOVEA_INLINE Float pair_f16(Float even, Float odd) {
+    const uint32x4_t low = vmovl_u16(vreinterpret_u16_f16(vcvt_f16_f32(even)));
+    const uint32x4_t high = vmovl_u16(vreinterpret_u16_f16(vcvt_f16_f32(odd)));
+    return vreinterpretq_f32_u32(vorrq_u32(low, vshlq_n_u32(high, 16)));
   }
 };
 

@@ -161,11 +161,16 @@ TEST_P(ContractRun, WorkIsSplitOverTheExecutorWithoutATrace) {
   if (GetParam().executor->workers() < 2) GTEST_SKIP() << "one worker";
   Target serial = GetParam();
   serial.context.executor = &serial_executor();
-  const Inputs in =
-      random_inputs(kF32, {.batch = 2, .seq_q = 90, .seq_kv = 130, .heads_q = 2, .heads_kv = 2});
-  const Answer one = attend(serial, in);
-  const Answer many = attend(GetParam(), in);
-  if (one.ran && one.receipt.deterministic) expect_same_bits(one, many);
+  // Many pieces, and few rows against many keys, which may be divided.
+  for (const auto& [batch, seq_q, seq_kv] : {std::array{2, 90, 130}, std::array{1, 40, 1500}}) {
+    for (const DType dtype : {kF32, kBF16}) {
+      const Inputs in = random_inputs(
+          dtype, {.batch = batch, .seq_q = seq_q, .seq_kv = seq_kv, .heads_q = 2, .heads_kv = 2});
+      const Answer one = attend(serial, in);
+      const Answer many = attend(GetParam(), in);
+      if (one.ran && one.receipt.deterministic) expect_same_bits(one, many);
+    }
+  }
 }
 
 TEST_P(ContractRun, MisfitsAreErrorsInEveryBuild) {
@@ -239,7 +244,8 @@ TEST(ContractTargets, HaveEveryInstructionSetOfThisMachine) {
       return target.label == "cpu_flash_" + isa_name;
     });
     ASSERT_NE(found, all.end()) << isa_name;
-    const auto made = plan(*found, *parse_problem("f32 b1 h1 s8 d8"));
+    const std::string dtype = isa == simd::Isa::amx ? "bf16" : "f32";
+    const auto made = plan(*found, *parse_problem(dtype + " b1 h1 s8 d8"));
     ASSERT_NE(made, nullptr) << isa_name;
     EXPECT_EQ(made->receipt().isa, isa_name);
   }

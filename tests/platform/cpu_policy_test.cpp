@@ -11,7 +11,8 @@ using namespace backend;
 constexpr PlatformId kCpu = PlatformId::cpu;
 
 TEST(CpuPolicy, FlashIsTheDefaultAndSdpaTheSecond) {
-  for (const char* facts : {"", "isa=generic", "isa=avx2", "isa=avx512bf16", "isa=neon"}) {
+  for (const char* facts :
+       {"", "isa=generic", "isa=avx2", "isa=avx512bf16", "isa=amx", "isa=neon"}) {
     const auto platform = platform_for(kCpu, facts);
     EXPECT_EQ(chosen(*platform, {}), "FLASH_ATTN");
     EXPECT_EQ(order(*platform, {}), (std::vector<std::string>{"FLASH_ATTN", "TORCH_SDPA"}));

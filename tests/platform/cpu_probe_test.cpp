@@ -20,6 +20,8 @@ TEST(ChooseIsa, TheBestOneWithoutAWish) {
 TEST(ChooseIsa, AWishCaps) {
   EXPECT_EQ(choose_isa(Isa::avx512bf16, "avx2").value(), Isa::avx2);
   EXPECT_EQ(choose_isa(Isa::avx512bf16, "generic").value(), Isa::generic);
+  EXPECT_EQ(choose_isa(Isa::amx, "avx512").value(), Isa::avx512);
+  EXPECT_EQ(choose_isa(Isa::amx, "amx").value(), Isa::amx);
   EXPECT_EQ(choose_isa(Isa::avx512, "AVX512").value(), Isa::avx512);
   EXPECT_EQ(choose_isa(Isa::neon, "generic").value(), Isa::generic);
 }
@@ -28,17 +30,15 @@ TEST(ChooseIsa, AnUnknownNameListsTheAcceptedOnes) {
   const Result<Isa> result = choose_isa(Isa::avx2, "avx-2");
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::invalid_argument);
-  EXPECT_NE(result.error().message.find("generic, avx2, avx512, avx512bf16, neon"),
+  EXPECT_NE(result.error().message.find("generic, avx2, avx512, avx512bf16, amx, neon"),
             std::string::npos);
   EXPECT_NE(result.error().message.find("did you mean 'avx2'"), std::string::npos);
 }
 
 TEST(ChooseIsa, MoreThanTheMachineHasIsRefused) {
-  const std::pair<Isa, const char*> cases[] = {{Isa::avx2, "avx512"},
-                                               {Isa::avx512, "avx512bf16"},
-                                               {Isa::avx2, "neon"},
-                                               {Isa::neon, "avx2"},
-                                               {Isa::generic, "avx2"}};
+  const std::pair<Isa, const char*> cases[] = {
+      {Isa::avx2, "avx512"}, {Isa::avx512, "avx512bf16"}, {Isa::avx512bf16, "amx"},
+      {Isa::avx2, "neon"},   {Isa::neon, "avx2"},         {Isa::generic, "avx2"}};
   for (const auto& [available, wanted] : cases) {
     SCOPED_TRACE(wanted);
     const Result<Isa> result = choose_isa(available, wanted);
@@ -51,6 +51,11 @@ TEST(ChooseIsa, MoreThanTheMachineHasIsRefused) {
     EXPECT_NE(reason.accepted.find(simd::name(available)), std::string::npos);
     EXPECT_FALSE(reason.remedy.empty());
   }
+}
+
+TEST(ChooseIsa, ARefusalOfAmxSaysWhy) {
+  const std::string message = choose_isa(Isa::avx512, "amx").error().message;
+  EXPECT_NE(message.find(simd::amx_refusal()), std::string::npos) << message;
 }
 
 class ProbeCpu : public testing::Test {

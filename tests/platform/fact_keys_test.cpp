@@ -183,7 +183,8 @@ TEST(ParseFacts, RandomTextIsReadOrRefused) {
 
 TEST(ParseFacts, InstructionSetsAndGfx) {
   EXPECT_EQ(read(PlatformId::cpu, "isa=AVX2"), "cpu: isa=avx2");
-  expect_message(PlatformId::cpu, "isa=sse", {"'isa'", "generic, avx2, avx512, avx512bf16, neon"});
+  expect_message(PlatformId::cpu, "isa=sse",
+                 {"'isa'", "generic, avx2, avx512, avx512bf16, amx, neon"});
   EXPECT_EQ(read(PlatformId::rocm, "gfx=942"), "rocm: gfx=gfx942");
   EXPECT_EQ(read(PlatformId::rocm, "gfx=GFX90a"), "rocm: gfx=gfx90a");
 }

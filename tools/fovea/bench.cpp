@@ -44,7 +44,7 @@ std::optional<double> core_peak_tflops(std::string_view isa_name, DType dtype) {
   if (!isa || !simd::includes(simd::probe_isa(), *isa)) return std::nullopt;
   const simd::PeakLoop loop = simd::peak_loop(*isa, bf16_products);
   if (loop == nullptr) return std::nullopt;
-  const simd::Peak peak = simd::measure_peak(loop, kSeconds);
+  const simd::Peak peak = simd::measure_peak(loop, simd::clock_loop(*isa, bf16_products), kSeconds);
   if (!simd::at_limit(peak, *isa, bf16_products)) return std::nullopt;
   return peak.flops / 1e12;
 }

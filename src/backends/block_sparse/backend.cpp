@@ -143,7 +143,7 @@ class BlockSparseBackend final : public Backend {
     return answer;
   }
 
-  const std::array<Instance, 6> instances_ = cpu_flash_instances(true);
+  const std::array<Instance, 7> instances_ = cpu_flash_instances(true);
 };
 
 }  // namespace

@@ -1,202 +1,26 @@
 // The attention loop of one superblock of queries: "lanes are queries".
 //
-// A tile is up to kTileVectors vectors of queries. Its scores are kept transposed, [key][lanes], so
-// that row maxima, exponentials, sums and rescaling are all vertical and every operand but the
-// broadcast strip is a vector of queries. For one tile and one block of keys:
-//
-//   S[key][q]  = K strip x Q panel (+ mask terms), row maxima taken as the register tile finishes
-//   P[key][q]  = 2^(S - max), block row sums
-//   O[dim][q]  = alpha * O + (V strip x P panel)
-//
-// Sums run over at most kMaxBlockKeys keys from zero and are then added to the running ones: two
-// levels, for O and for the row sums. The order of keys depends on the problem only, and every lane
-// is independent of the others, so results do not depend on how rows are split over workers.
+// Its tiles (tile_attention.hpp) visit one block of keys after the other. The order of keys depends
+// on the problem only, and every lane is independent of the others, so results do not depend on how
+// rows are split over workers.
 #pragma once
 
 #include <cstdint>
 
 #include "src/backends/cpu_flash/mask_tile.hpp"
 #include "src/backends/cpu_flash/pack.hpp"
-#include "src/backends/cpu_flash/tile.hpp"
-#include "src/backends/cpu_flash/tile_multiply.hpp"
+#include "src/backends/cpu_flash/store_rows.hpp"
+#include "src/backends/cpu_flash/tile_attention.hpp"
 #include "src/simd/exp2.hpp"
+#include "src/simd/log.hpp"
 
 namespace fovea::cpu_flash {
-
-template <class P, int NR>
-struct TileAttention {
-  using V = typename P::Vec;
-  using Float = typename V::Float;
-  static constexpr int kRows = V::kTileRows;
-  static constexpr int kLanes = NR * V::kLanes;
-
-  // Words that one running sum of a score takes; a single one over a long head loses more than the
-  // contract allows for large scores.
-  static constexpr int64_t kScoreRun = 64;
-
-  // One register tile of scores, of whose keys `valid` exist: the scaled product and its terms, in
-  // place, and its maxima.
-  template <bool kMasked>
-  static FOVEA_INLINE void score_strip(const float* k, const float* q, int64_t words, int64_t valid,
-                                       Float score_scale, const float* terms, float* scores,
-                                       Float (&max)[NR]) {
-    tile_multiply<P, NR, Finish::store>(k, q, words < kScoreRun ? words : kScoreRun, scores);
-    for (int64_t done = kScoreRun; done < words; done += kScoreRun) {
-      const int64_t left = words - done;
-      tile_multiply<P, NR, Finish::add>(k + done * kRows, q + done * kLanes,
-                                        left < kScoreRun ? left : kScoreRun, scores);
-    }
-    for (int64_t i = 0; i < valid; ++i) {
-      FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-        float* const at = scores + i * kLanes + r * V::kLanes;
-        Float s = V::load(at);
-        if constexpr (P::kGroup == 2) s = V::mul(s, score_scale);
-        if constexpr (kMasked) {
-          const Float term = V::load(terms + i * kLanes + r * V::kLanes);
-          const Float hidden = V::set(-kInfinity);
-          s = V::select(V::equal(term, hidden), hidden, V::add(s, term));
-        }
-        if constexpr (kMasked || P::kGroup == 2) V::store(at, s);
-        max[r] = V::max(max[r], s);
-      }
-    }
-  }
-
-  template <bool kMasked>
-  static FOVEA_INLINE void score_block(const Params& params, Tile& tile, const KeyRange& keys,
-                                       const float* terms, float* scores, Float (&max)[NR]) {
-    const int64_t words = (params.head_dim + P::kGroup - 1) / P::kGroup;
-    const Float score_scale = V::set(params.scale * kLog2E);
-    int64_t p = keys.begin;
-    for (; p + kRows <= keys.end; p += kRows) {
-      tile.fetch_ahead();
-      score_strip<kMasked>(keys.k + p * words, tile.q, words, kRows, score_scale,
-                           kMasked ? terms + p * kLanes : nullptr, scores + p * kLanes, max);
-    }
-    if (p < keys.end) {
-      score_strip<kMasked>(keys.k + p * words, tile.q, words, keys.end - p, score_scale,
-                           kMasked ? terms + p * kLanes : nullptr, scores + p * kLanes, max);
-    }
-  }
-
-  // Scores become probabilities in place (pairs fill the first half); adds their sums to `sum`.
-  static FOVEA_INLINE void exponentials(const KeyRange& keys, const Float (&max)[NR], float* scores,
-                                        Float (&sum)[NR]) {
-    if constexpr (P::kGroup == 1) {
-      for (int64_t p = keys.begin; p < keys.end; ++p) {
-        FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-          float* s = scores + p * kLanes + r * V::kLanes;
-          const Float e = simd::exp2_nonpositive<V>(V::sub(V::load(s), max[r]));
-          V::store(s, e);
-          sum[r] = V::add(sum[r], e);
-        }
-      }
-    } else {
-      for (int64_t p = keys.begin; p < keys.end; p += 2) {
-        FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-          const float* s = scores + p * kLanes + r * V::kLanes;
-          const Float even = simd::exp2_nonpositive<V>(V::sub(V::load(s), max[r]));
-          Float odd = V::set(0.f);
-          if (p + 1 < keys.end)
-            odd = simd::exp2_nonpositive<V>(V::sub(V::load(s + kLanes), max[r]));
-          V::store(scores + p / 2 * kLanes + r * V::kLanes, V::pair(even, odd));
-          sum[r] = V::add(sum[r], V::add(even, odd));
-        }
-      }
-    }
-  }
-
-  static FOVEA_INLINE void value_block(Tile& tile, const KeyRange& keys, int64_t dim_v,
-                                       int64_t strip_floats, const float* probabilities,
-                                       const float* alpha) {
-    const bool started = tile.started;
-    const int64_t first = keys.begin / P::kGroup;
-    const int64_t words = (keys.end + P::kGroup - 1) / P::kGroup - first;
-    const float* v = keys.v + first * kRows;
-    float* o = tile.o;
-    for (int64_t d = 0; d < dim_v; d += kRows) {
-      tile.fetch_ahead();
-      if (started) {
-        tile_multiply<P, NR, Finish::rescale>(v, probabilities + first * kLanes, words, o, alpha);
-      } else {
-        tile_multiply<P, NR, Finish::store>(v, probabilities + first * kLanes, words, o);
-      }
-      v += strip_floats;
-      o += kRows * kLanes;
-    }
-  }
-
-  // The same sums where some pair is hidden and some value is NaN or infinite: a hidden pair is
-  // skipped by selection, because 0 * NaN would reach the row.
-  static void value_block_selected(const Tile& tile, const KeyRange& keys, int64_t dim_v,
-                                   int64_t strip_floats, const float* probabilities,
-                                   const float* terms, const Float (&alpha)[NR]) {
-    const Float hidden = V::set(-kInfinity);
-    for (int64_t d = 0; d < dim_v; ++d) {
-      const float* column = keys.v + d / kRows * strip_floats + d % kRows;
-      FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-        Float acc = V::set(0.f);
-        for (int64_t p = keys.begin; p < keys.end; ++p) {
-          Float value = V::set(column[p / P::kGroup * kRows]);
-          Float weight = V::load(probabilities + p / P::kGroup * kLanes + r * V::kLanes);
-          if constexpr (P::kGroup == 2) {
-            value = p % 2 == 0 ? V::even_half(value) : V::odd_half(value);
-            weight = p % 2 == 0 ? V::even_half(weight) : V::odd_half(weight);
-          }
-          const Float term = V::load(terms + p * kLanes + r * V::kLanes);
-          acc = V::select(V::equal(term, hidden), acc, V::fma(value, weight, acc));
-        }
-        float* target = tile.o + d * kLanes + r * V::kLanes;
-        V::store(target, tile.started ? V::fma(alpha[r], V::load(target), acc) : acc);
-      }
-    }
-  }
-
-  // Everything one tile does with one block.
-  [[gnu::noinline]] static void block(const Params& params, const Geometry& geometry, Tile& tile,
-                                      const KeyRange& keys, const float* terms, bool select_values,
-                                      float* scores) {
-    Float max[NR], old_max[NR];
-    FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-      max[r] = old_max[r] = V::load(tile.max + r * V::kLanes);
-    }
-    if (terms != nullptr) {
-      score_block<true>(params, tile, keys, terms, scores, max);
-    } else {
-      score_block<false>(params, tile, keys, terms, scores, max);
-    }
-
-    Float alpha[NR], sum[NR], base[NR];
-    FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-      V::store(tile.max + r * V::kLanes, max[r]);
-      // A row that has seen no key yet: -inf - 0 gives weights of 0, where -inf - -inf is NaN.
-      base[r] = V::select(V::equal(max[r], V::set(-kInfinity)), V::set(0.f), max[r]);
-      // Exactly 1 where the maximum stays: the polynomial's error would add up over the blocks.
-      alpha[r] = V::select(V::equal(old_max[r], max[r]), V::set(1.f),
-                           simd::exp2_nonpositive<V>(V::sub(old_max[r], base[r])));
-      sum[r] = V::set(0.f);
-    }
-    exponentials(keys, base, scores, sum);
-    FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-      float* target = tile.sum + r * V::kLanes;
-      V::store(target, V::fma(alpha[r], V::load(target), sum[r]));
-    }
-    const int64_t strip_floats = geometry.v_strip_floats;
-    if (select_values) {
-      value_block_selected(tile, keys, params.dim_v, strip_floats, scores, terms, alpha);
-    } else {
-      alignas(64) float factors[kLanes];
-      FOVEA_UNROLL for (int r = 0; r < NR; ++r) V::store(factors + r * V::kLanes, alpha[r]);
-      value_block(tile, keys, params.dim_v, strip_floats, scores, factors);
-    }
-    tile.started = true;
-  }
-};
 
 // The shared state of one superblock.
 template <class P>
 struct Superblock {
   using V = typename P::Vec;
+  using Float = typename V::Float;
   static constexpr int kMaxTiles = 16;
 
   const Params& params;
@@ -210,6 +34,7 @@ struct Superblock {
   bool row_masks = false;
   Tile tiles[kMaxTiles];
   int num_tiles = 0;
+  FetchQueue fetch;
 
   // Keys first_key..last_key - 1 of one packed block; `full`: no mask hides any of them.
   template <int NR>
@@ -244,9 +69,11 @@ struct Superblock {
                                  block_key, info, first_key, keys.begin, keys.end, terms);
       if (mask.kind == TileMask::all_hidden) return;
     }
-    TileAttention<P, NR>::block(params, geometry, tile, keys,
-                                mask.kind == TileMask::terms ? terms : nullptr,
-                                mask.hides && info.v_nonfinite != 0, scores);
+    // Keys after the last one share its step along the product.
+    const bool shared_step = keys.end < info.count && keys.end % (P::kGroup * P::kDepth) != 0;
+    TileAttention<P, NR>::block(
+        params, geometry, tile, keys, mask.kind == TileMask::terms ? terms : nullptr,
+        (mask.hides || shared_step) && info.v_nonfinite != 0, fetch, scores);
   }
 
   // How many of the first `count` packed keys lie before key `limit` of the block.
@@ -302,7 +129,7 @@ struct Superblock {
       tile.max = scratch;
       tile.sum = scratch + lanes;
       tile.q = scratch + 2 * lanes;
-      tile.o = tile.q + (params.head_dim + P::kGroup - 1) / P::kGroup * lanes;
+      tile.o = tile.q + packed_words<P>(params.head_dim) * lanes;
       scratch += tile_floats;
       row += tile.rows;
       rows -= tile.rows;
@@ -313,6 +140,9 @@ struct Superblock {
     const int64_t lanes = tile.vectors * V::kLanes;
     if constexpr (P::kGroup == 2) {
       pack_queries<P, LoadBf16Pairs>(params, segment, head_q, tile.row, tile.rows, lanes, tile.q);
+      const int64_t words = (params.head_dim + P::kGroup - 1) / P::kGroup;
+      float* const end = tile.q + packed_words<P>(params.head_dim) * lanes;
+      for (float* x = tile.q + words * lanes; x < end; ++x) *x = 0.f;
     } else {
       switch (params.dtype) {
         case FloatType::f32:
@@ -344,28 +174,31 @@ struct Superblock {
     clear_unstarted(tile);
     const int64_t heads_offset =
         (segment.batch * params.heads_q + head_q) * params.lse_rows + segment.q_begin;
-    alignas(64) float inverse[64];
-    for (int64_t i = 0; i < lanes; ++i) {
-      const bool empty = tile.sum[i] == 0.f;
-      inverse[i] = empty ? 0.f : 1.f / tile.sum[i];
-      if (params.lse == nullptr || i >= tile.rows) continue;
-      float lse = -kInfinity;
-      if (!empty) {
-        lse = static_cast<float>(0.69314718055994531 * static_cast<double>(tile.max[i]) +
-                                 __builtin_log(static_cast<double>(tile.sum[i])));
+    alignas(64) float inverse[64], log_sum[64];
+    for (int64_t lane = 0; lane < lanes; lane += V::kLanes) {
+      const Float sum = V::load(tile.sum + lane);
+      const auto empty = V::equal(sum, V::set(0.f));
+      V::store(inverse + lane, V::select(empty, V::set(0.f), V::set(1.f) / sum));
+      V::store(log_sum + lane, simd::log_positive<V>(sum));
+    }
+    if (params.lse != nullptr) {
+      float* const lse = params.lse + heads_offset + tile.row;
+      for (int64_t i = 0; i < tile.rows; ++i) {
+        const float max = tile.max[i];
+        const float x = static_cast<float>(0.69314718055994531 * static_cast<double>(max) +
+                                           static_cast<double>(log_sum[i]));
         // Terms that were clamped to stay finite stand for the most negative float.
-        if (tile.max[i] == -FLT_MAX) lse = -FLT_MAX;
+        lse[i] = tile.sum[i] == 0.f ? -kInfinity : max == -FLT_MAX ? -FLT_MAX : x;
       }
-      params.lse[heads_offset + tile.row + i] = lse;
     }
     switch (params.out_dtype) {
       case FloatType::f32:
-        store_rows<V, StoreF32>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
-                                inverse);
+        store_rows<V, StoreF32<V>>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
+                                   inverse);
         break;
       case FloatType::bf16:
-        store_rows<V, StoreBf16>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
-                                 inverse);
+        store_rows<V, StoreBf16<V>>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
+                                    inverse);
         break;
       case FloatType::f16:
         store_rows<V, StoreF16<V>>(params, segment, head_q, tile.row, tile.rows, lanes, tile.o,
@@ -384,7 +217,10 @@ struct Superblock {
     for (int t = 0; t < num_tiles; ++t) {
       Tile& tile = tiles[t];
       begin_tile(tile);
-      fetch_ahead(tile, tile.row + tile.rows);
+      fetch.clear();
+      fetch.add_columns(output_rows(tile.row, tile.rows));
+      fetch.add_columns(query_rows(tile.row + tile.rows, tile.rows));
+      spread_fetch(geometry.block_keys, 1);
       if (num_blocks() == 1 && packed.info[0].count > 0) {
         visit_tile(tile, 0, 0, geometry.block_keys, false);
       }
@@ -392,28 +228,53 @@ struct Superblock {
     }
   }
 
-  // Spreads the queries from row `next` on and the outputs of the tile over the strips of the
-  // block that follows.
-  void fetch_ahead(Tile& tile, int64_t next) {
-    const int64_t q_bytes = params.dtype == FloatType::f32 ? 4 : 2;
-    const int64_t out_bytes = params.out_dtype == FloatType::f32 ? 4 : 2;
-    const int64_t left = segment.q_length - next;
-    tile.next_q = {static_cast<const char*>(params.q.data) +
-                       (segment.batch * params.q.batch + head_q * params.q.head +
-                        (segment.q_begin + next) * params.q.seq) *
-                           q_bytes,
-                   params.q.seq * q_bytes, params.head_dim * q_bytes,
-                   left < 0           ? 0
-                   : left < tile.rows ? left
-                                      : tile.rows};
-    tile.out = {static_cast<const char*>(params.out) +
-                    (segment.batch * params.out_batch + head_q * params.out_head +
-                     (segment.q_begin + tile.row) * params.out_seq) *
-                        out_bytes,
-                params.out_seq * out_bytes, params.dim_v * out_bytes, tile.rows};
-    const int64_t strips = 1 + (geometry.block_keys + params.dim_v) / V::kTileRows;
-    tile.fetch_q = (tile.next_q.lines() + strips - 1) / strips;
-    tile.fetch_out = (tile.out.lines() + strips - 1) / strips;
+  RowCursor output_rows(int64_t row, int64_t rows) const {
+    const int64_t bytes = params.out_dtype == FloatType::f32 ? 4 : 2;
+    return {static_cast<const char*>(params.out) +
+                (segment.batch * params.out_batch + head_q * params.out_head +
+                 (segment.q_begin + row) * params.out_seq) *
+                    bytes,
+            params.out_seq * bytes, params.dim_v * bytes, rows};
+  }
+
+  // At most `rows` rows; none past the last.
+  RowCursor query_rows(int64_t row, int64_t rows) const {
+    const int64_t bytes = params.dtype == FloatType::f32 ? 4 : 2;
+    const int64_t left = segment.q_length - row;
+    return {static_cast<const char*>(params.q.data) +
+                (segment.batch * params.q.batch + head_q * params.q.head +
+                 (segment.q_begin + row) * params.q.seq) *
+                    bytes,
+            params.q.seq * bytes, params.head_dim * bytes, rows < left ? rows : left};
+  }
+
+  // The outputs of `rows` rows, and the queries of as many rows after them.
+  void fetch_rows(int64_t row, int64_t rows) {
+    fetch.clear();
+    fetch.rows[0] = output_rows(row, rows);
+    fetch.rows[1] = query_rows(row + rows, rows);
+  }
+
+  // Spreads what is to be fetched over the visit of `keys` keys by `visitors` tiles.
+  void spread_fetch(int64_t keys, int64_t visitors) {
+    const int64_t words = packed_words<P>(params.head_dim);
+    const int64_t steps = (keys * words + params.dim_v * (keys / P::kGroup)) / V::kTileRows;
+    fetch.spread(visitors * (1 + (keys + params.dim_v) / V::kTileRows),
+                 visitors * steps / kTileSteps);
+  }
+
+  // Keys first_key..last_key - 1 of one packed block.
+  void fetch_keys(int64_t block, int64_t first_key, int64_t last_key) {
+    const BlockInfo& info = packed.info[block];
+    const int64_t end = packed_below(info, info.count, last_key);
+    const int64_t begin = packed_below(info, end, first_key) / V::kTileRows * V::kTileRows;
+    const int64_t words = packed_words<P>(params.head_dim);
+    fetch.clear();
+    fetch.add(packed.k + block * geometry.k_block_floats + begin * words,
+              ((end - begin) * words + 15) / 16, 64, 1, 0);
+    fetch.add(packed.v + block * geometry.v_block_floats + begin / P::kGroup * V::kTileRows,
+              ((end - begin) / P::kGroup * V::kTileRows + 15) / 16, 64,
+              (params.dim_v + V::kTileRows - 1) / V::kTileRows, geometry.v_strip_floats * 4);
   }
 
   // Blocks begin..end-1.
@@ -430,36 +291,66 @@ struct Superblock {
     }
     for (int64_t block = first; block <= last; ++block) {
       if (block == last) {
-        for (int t = 0; t < num_tiles; ++t) fetch_ahead(tiles[t], tiles[t].row + rows);
+        fetch_rows(row, rows);
+      } else {
+        fetch_keys(block + 1, 0, geometry.block_keys);
       }
+      spread_fetch(geometry.block_keys, num_tiles);
       visit_block(block, 0, geometry.block_keys);
     }
   }
 
-  // Neighbours on the list that lie in one packed block are visited together, so that a list of all
-  // blocks does what run_dense does.
-  void run_listed(int64_t row) {
+  // Keys of one packed block, as a list asks for them.
+  struct Listed {
+    int64_t block = 0;
+    int64_t first_key = 0;
+    int64_t last_key = 0;
+    bool full = false;
+  };
+
+  // The keys from entry i of the list on, and steps over their entries. Neighbours on the list that
+  // lie in one packed block are taken together, so that a list of all blocks does what run_dense
+  // does. False at the end.
+  bool next_listed(const int32_t* indices, const uint8_t* partial, int32_t count, int32_t& i,
+                   Listed& keys) const {
+    const int64_t block_kv = params.blocks.block_kv;
+    if (i >= count) return false;
+    int64_t first_key = indices[i] * block_kv;
+    if (first_key >= segment.kv_length) return false;
+    keys.block = first_key / geometry.block_keys;
+    const int64_t block_end = (keys.block + 1) * geometry.block_keys;
+    int64_t last_key = first_key + block_kv;
+    keys.full = partial != nullptr && partial[i] == 0;
+    while (++i < count && last_key < block_end && indices[i] * block_kv == last_key &&
+           (partial == nullptr || (partial[i] == 0) == keys.full)) {
+      last_key += block_kv;
+    }
+    if (last_key > block_end) last_key = block_end;
+    keys.first_key = first_key - keys.block * geometry.block_keys;
+    keys.last_key = last_key - keys.block * geometry.block_keys;
+    return true;
+  }
+
+  void run_listed(int64_t row, int64_t rows) {
     const BlockList& list = params.blocks;
     const int64_t at =
         segment.batch * list.batch + head_q * list.head + row / static_cast<int64_t>(list.block_q);
     const int32_t* indices = list.indices + at * list.max_count;
     const uint8_t* partial = list.partial == nullptr ? nullptr : list.partial + at * list.max_count;
     const int32_t count = list.counts[at];
-    for (int32_t i = 0; i < count;) {
-      const int64_t first_key = int64_t{indices[i]} * list.block_kv;
-      if (first_key >= segment.kv_length) return;
-      const int64_t block = first_key / geometry.block_keys;
-      const int64_t block_end = (block + 1) * geometry.block_keys;
-      int64_t last_key = first_key + list.block_kv;
-      const bool full = partial != nullptr && partial[i] == 0;
-      while (++i < count && last_key < block_end &&
-             int64_t{indices[i]} * list.block_kv == last_key &&
-             (partial == nullptr || (partial[i] == 0) == full)) {
-        last_key += list.block_kv;
+    int32_t i = 0;
+    Listed keys;
+    bool some = next_listed(indices, partial, count, i, keys);
+    while (some) {
+      const Listed now = keys;
+      some = next_listed(indices, partial, count, i, keys);
+      if (some) {
+        fetch_keys(keys.block, keys.first_key, keys.last_key);
+      } else {
+        fetch_rows(row, rows);
       }
-      if (last_key > block_end) last_key = block_end;
-      visit_block(block, first_key - block * geometry.block_keys,
-                  last_key - block * geometry.block_keys, full);
+      spread_fetch(now.last_key - now.first_key, num_tiles);
+      visit_block(now.block, now.first_key, now.last_key, now.full);
     }
   }
 };
@@ -470,7 +361,7 @@ FOVEA_INLINE Superblock<P> make_superblock(const Params& params, const Geometry&
                                            const PackedBlocks& packed, float* scratch) {
   Superblock<P> block{
       params, geometry, segment, head_q, packed, scratch, scratch + geometry.score_floats,
-      {},     false,    {},      0};
+      {},     false,    {},      0,      {}};
   const int64_t shift = segment.kv_length - segment.q_length;
   block.diagonal.bounded_low = params.left >= 0;
   block.diagonal.bounded_high = params.right >= 0;
@@ -494,7 +385,7 @@ void attend(const Params& params, const Geometry& geometry, const Segment& segme
   if (single_block) return block.run_single_block();
   for (int t = 0; t < block.num_tiles; ++t) block.begin_tile(block.tiles[t]);
   if (params.blocks.counts != nullptr) {
-    block.run_listed(row);
+    block.run_listed(row, rows);
   } else {
     block.run_dense(row, rows, 0, block.num_blocks());
   }
@@ -558,6 +449,7 @@ constexpr KernelTable make_kernels(const char* name) {
   table.tile_vectors = V::kTileVectors;
   table.tile_rows = V::kTileRows;
   table.group = P::kGroup;
+  table.depth = P::kDepth;
   table.dot_dtype = P::kProducts;
   table.pack = pack_block<P>;
   table.attend = attend<P>;

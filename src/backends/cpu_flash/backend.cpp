@@ -61,7 +61,7 @@ class CpuFlashBackend final : public Backend {
     return answer;
   }
 
-  const std::array<Instance, 6> instances_ = cpu_flash_instances(false);
+  const std::array<Instance, 7> instances_ = cpu_flash_instances(false);
 };
 
 }  // namespace

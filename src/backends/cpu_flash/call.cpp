@@ -105,8 +105,15 @@ cpu_flash::Params planned_params(const Problem& p) {
 
 // bfloat16 products need the dot instruction; everywhere else 16-bit inputs are widened to float32
 // while packing, which is exact.
-std::array<Instance, 6> cpu_flash_instances(bool lists) {
-  std::array<Instance, 6> rows = {{{.name = lists ? "avx512bf16.bf16.list" : "avx512bf16.bf16",
+std::array<Instance, 7> cpu_flash_instances(bool lists) {
+  std::array<Instance, 7> rows = {{{.name = lists ? "amx.bf16.list" : "amx.bf16",
+                                    .path = "cpu.amx",
+                                    .dtypes = {Element::bf16},
+                                    .compute_qk = "bf16",
+                                    .compute_pv = "bf16",
+                                    .device = needs<Isa::amx>,
+                                    .built = FOVEA_HAVE_ISA_AMX != 0},
+                                   {.name = lists ? "avx512bf16.bf16.list" : "avx512bf16.bf16",
                                     .path = "cpu.avx512bf16",
                                     .dtypes = {Element::bf16},
                                     .compute_qk = "bf16",
@@ -147,8 +154,10 @@ Receipt make_cpu_flash_receipt(const ExecutionPathResult& report, const Instance
   const Isa isa = isa_of(instance);
   receipt.isa = std::string(simd::name(isa));
   const cpu_flash::KernelTable* kernels = cpu_flash::find_kernels(isa, float_type(problem.dtype));
-  if (kernels != nullptr && kernels->group > 1)
-    receipt.padding_head_dim = problem.head_dim % kernels->group;
+  if (kernels != nullptr) {
+    const int64_t step = int64_t{kernels->group} * kernels->depth;
+    receipt.padding_head_dim = (step - problem.head_dim % step) % step;
+  }
   return receipt;
 }
 

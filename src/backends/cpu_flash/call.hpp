@@ -14,7 +14,7 @@
 namespace fovea::backends {
 
 // The kernels there are, best first; `lists`: as they read block lists.
-std::array<Instance, 6> cpu_flash_instances(bool lists);
+std::array<Instance, 7> cpu_flash_instances(bool lists);
 
 // A receipt that names the instruction set and the padding of the row.
 Receipt make_cpu_flash_receipt(const ExecutionPathResult& report, const Instance& instance,

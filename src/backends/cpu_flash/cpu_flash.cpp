@@ -111,7 +111,7 @@ Layout make_layout(const Params& params, const KernelTable& kernels, int workers
 
   const int64_t group = kernels.group;
   const int64_t lanes = kernels.lanes * kernels.tile_vectors;
-  const int64_t k_words = ceil_div(params.head_dim, group);
+  const int64_t k_words = round_up(ceil_div(params.head_dim, group), kernels.depth);
   const int64_t v_columns = round_up(params.dim_v, kernels.tile_rows);
   g.block_keys = block_keys(params);
   g.block_capacity = round_up(g.block_keys, std::max<int64_t>(kernels.tile_rows, 2 * group));
@@ -119,7 +119,8 @@ Layout make_layout(const Params& params, const KernelTable& kernels, int workers
   // One line more than a strip, so that strips do not all start in the same cache set.
   g.v_strip_floats = round_up(g.block_capacity / group * kernels.tile_rows, 16) + 16;
   g.v_block_floats = v_columns / kernels.tile_rows * g.v_strip_floats;
-  g.score_floats = g.block_capacity * lanes;
+  // Tile products keep the weights of a block and the scores of a few strips.
+  g.score_floats = (kernels.depth > 1 ? kMaxBlockKeys : g.block_capacity) * lanes;
   g.tile_floats = round_up(lanes * (k_words + v_columns + 2), 16);
   for (int32_t m = 0; m < params.num_masks; ++m) {
     if (depends_on_key_only(params, params.masks[m])) g.key_masks |= 1u << m;
@@ -198,6 +199,8 @@ const KernelTable* find_kernels(simd::Isa isa, FloatType dtype) noexcept {
       return avx512_f32_kernels();
     case simd::Isa::avx512bf16:
       return dtype == FloatType::bf16 ? avx512bf16_bf16_kernels() : avx512bf16_f32_kernels();
+    case simd::Isa::amx:
+      return dtype == FloatType::bf16 ? amx_bf16_kernels() : avx512bf16_f32_kernels();
     case simd::Isa::neon:
       return neon_f32_kernels();
   }

@@ -62,39 +62,54 @@ FOVEA_INLINE Quad load_partial(const typename L::Element* p, int64_t n) {
 }
 
 // Reads as many rows as a vector has lanes and calls store(word, vector) for every word of them:
-// lane i of the vector is the word of row i.
+// lane i of the vector is the word of row i. A vector's worth of every row is read at a time: rows
+// are often a multiple of 4 KiB apart, and then fewer lines of them fit the cache than there are
+// rows.
 template <class V, class L, bool kScaled, class Store>
 FOVEA_INLINE void rows_to_columns(const typename L::Element* const (&rows)[V::kLanes],
                                   int64_t elements, typename V::Float factor, Store&& store) {
   using Float = typename V::Float;
+  using Element = typename L::Element;
   constexpr int kQuads = V::kLanes / 4;
   constexpr int64_t kStep = 4 * L::kPerWord;
-  struct Columns {
-    Float x[4];
-  };
-  const auto columns = [&](auto load) __attribute__((always_inline)) {
-    Columns four;
+  // Words word..word + 4 * groups - 1, of which `words` exist.
+  const auto columns = [&]<int kGroups>(auto load, int64_t word, int64_t words)
+      __attribute__((always_inline)) {
+    Float x[kGroups][4];
     FOVEA_UNROLL for (int j = 0; j < 4; ++j) {
-      Quad quads[kQuads];
-      FOVEA_UNROLL for (int i = 0; i < kQuads; ++i) quads[i] = load(rows[4 * i + j]);
-      four.x[j] = V::join(quads);
-      if constexpr (kScaled) four.x[j] = V::mul(four.x[j], factor);
+      Quad quads[kGroups][kQuads];
+      FOVEA_UNROLL for (int i = 0; i < kQuads; ++i) {
+        FOVEA_UNROLL for (int g = 0; g < kGroups; ++g) {
+          quads[g][i] = load(rows[4 * i + j] + g * kStep);
+        }
+      }
+      FOVEA_UNROLL for (int g = 0; g < kGroups; ++g) {
+        x[g][j] = V::join(quads[g]);
+        if constexpr (kScaled) x[g][j] = V::mul(x[g][j], factor);
+      }
     }
-    V::transpose_quads(four.x[0], four.x[1], four.x[2], four.x[3]);
-    return four;
+    FOVEA_UNROLL for (int g = 0; g < kGroups; ++g) {
+      V::transpose_quads(x[g][0], x[g][1], x[g][2], x[g][3]);
+      FOVEA_UNROLL for (int c = 0; c < 4; ++c) {
+        if (4 * g + c < words) store(word + 4 * g + c, x[g][c]);
+      }
+    }
   };
   int64_t e = 0, word = 0;
+  const auto whole = [&](const Element* p) __attribute__((always_inline)) {
+    return L::load(p + e);
+  };
+  for (; e + kQuads * kStep <= elements; e += kQuads * kStep, word += 4 * kQuads) {
+    columns.template operator()<kQuads>(whole, word, 4 * kQuads);
+  }
   for (; e + kStep <= elements; e += kStep, word += 4) {
-    const Columns whole = columns([&](const typename L::Element* row)
-                                      __attribute__((always_inline)) { return L::load(row + e); });
-    FOVEA_UNROLL for (int c = 0; c < 4; ++c) store(word + c, whole.x[c]);
+    columns.template operator()<1>(whole, word, 4);
   }
   if (e == elements) return;
-  const Columns part = columns([&](const typename L::Element* row) __attribute__((always_inline)) {
-    return load_partial<L>(row + e, elements - e);
-  });
-  const int64_t words = (elements - e + L::kPerWord - 1) / L::kPerWord;
-  for (int64_t c = 0; c < words; ++c) store(word + c, part.x[c]);
+  const auto part = [&](const Element* p) __attribute__((always_inline)) {
+    return load_partial<L>(p + e, elements - e);
+  };
+  columns.template operator()<1>(part, word, (elements - e + L::kPerWord - 1) / L::kPerWord);
 }
 
 // ---- masks: an element becomes a term of the score in units of log2, -infinity hides ----

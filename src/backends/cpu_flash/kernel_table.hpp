@@ -56,6 +56,7 @@ struct KernelTable {
   int32_t tile_vectors = 0;              // vectors of queries per full tile
   int32_t tile_rows = 0;                 // keys, or columns of V, per register tile
   int32_t group = 0;                     // elements per 32-bit word along a dot product
+  int32_t depth = 0;                     // words per step along a dot product
   FloatType dot_dtype = FloatType::f32;  // dtype of the products
   // Packs block `block` of one (segment, kv head).
   void (*pack)(const Params& params, const Geometry& geometry, const Segment& segment,
@@ -80,6 +81,7 @@ const KernelTable* avx2_f32_kernels();
 const KernelTable* avx512_f32_kernels();
 const KernelTable* avx512bf16_f32_kernels();
 const KernelTable* avx512bf16_bf16_kernels();
+const KernelTable* amx_bf16_kernels();
 const KernelTable* neon_f32_kernels();
 
 }  // namespace fovea::cpu_flash

@@ -14,6 +14,13 @@
 
 namespace fovea::cpu_flash {
 
+// Words of a packed row of `elements`: whole steps, zeros past the last element.
+template <class P>
+FOVEA_INLINE constexpr int64_t packed_words(int64_t elements) {
+  constexpr int64_t kStep = P::kGroup * P::kDepth;
+  return (elements + kStep - 1) / kStep * P::kDepth;
+}
+
 // Applies the masks that depend on the key alone: fills count, index and bias.
 template <class V>
 void select_keys(const Params& params, const Geometry& geometry, const Segment& segment,
@@ -231,84 +238,12 @@ FOVEA_INLINE void pack_queries(const Params& params, const Segment& segment, int
     for (int64_t i = 0; i < V::kLanes; ++i) {
       const int64_t r = lane + i < rows ? lane + i : rows - 1;
       source[i] = row_pointer<L>(params.q, segment, head, segment.q_begin + row + r);
-      if (lane + V::kLanes + i < rows) {
-        prefetch_row<0>(source[i] + V::kLanes * params.q.seq,
-                        params.head_dim * int64_t{sizeof(*source[i])});
-      }
     }
     rows_to_columns<V, L, L::kPerWord == 1>(
         source, params.head_dim,
         factor, [&](int64_t word, typename V::Float x) __attribute__((always_inline)) {
           V::store(panel + word * lanes + lane, x);
         });
-  }
-}
-
-// How rows are written.
-struct StoreF32 {
-  using Element = float;
-  static FOVEA_INLINE void store(Element* p, Quad x) { simd::quad_store(p, x); }
-};
-
-struct StoreBf16 {
-  using Element = uint16_t;
-  static FOVEA_INLINE void store(Element* p, Quad x) {
-    *reinterpret_cast<simd::QuadHalfMem*>(p) = simd::quad_to_bf16(x);
-  }
-};
-
-template <class V>
-struct StoreF16 {
-  using Element = uint16_t;
-  static FOVEA_INLINE void store(Element* p, Quad x) {
-    *reinterpret_cast<simd::QuadHalfMem*>(p) = V::quad_to_f16(x);
-  }
-};
-
-// Writes the output panel [column][lanes], times inverse[lane], as rows of the output.
-template <class V, class S>
-FOVEA_INLINE void store_rows(const Params& params, const Segment& segment, int64_t head,
-                             int64_t row, int64_t rows, int64_t lanes, const float* panel,
-                             const float* inverse) {
-  using Element = typename S::Element;
-  using Float = typename V::Float;
-  constexpr int kQuads = V::kLanes / 4;
-  const int64_t stride = params.out_seq;
-  const int64_t dim_v = params.dim_v;
-  Element* base = static_cast<Element*>(params.out) + segment.batch * params.out_batch +
-                  head * params.out_head + (segment.q_begin + row) * stride;
-  for (int64_t lane = 0; lane < rows; lane += V::kLanes) {
-    const Float factor = V::load(inverse + lane);
-    const int64_t valid = rows - lane < V::kLanes ? rows - lane : V::kLanes;
-    Element* const target = base + lane * stride;
-    const float* column = panel + lane;
-    for (int64_t i = V::kLanes; i < 2 * V::kLanes && lane + i < rows; ++i) {
-      prefetch_row<1>(target + i * stride, dim_v * int64_t{sizeof(Element)});
-    }
-    for (int64_t d = 0; d < dim_v; d += 4) {
-      Float x[4];
-      FOVEA_UNROLL for (int c = 0; c < 4; ++c) {
-        x[c] = V::mul(V::load(column + c * lanes), factor);
-      }
-      column += 4 * lanes;
-      V::transpose_quads(x[0], x[1], x[2], x[3]);
-      const int64_t columns = dim_v - d < 4 ? dim_v - d : 4;
-      FOVEA_UNROLL for (int j = 0; j < 4; ++j) {
-        Quad quads[kQuads];
-        V::split(x[j], quads);
-        FOVEA_UNROLL for (int i = 0; i < kQuads; ++i) {
-          const int64_t r = 4 * i + j;
-          Element* const at = target + r * stride + d;
-          if (valid == V::kLanes && columns == 4) {
-            S::store(at, quads[i]);
-          } else if (r < valid) {
-            Element whole[4];
-            S::store(whole, quads[i]);
-            for (int64_t c = 0; c < columns; ++c) at[c] = whole[c];
-          }
-        }
-      }
-    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "src/backends/cpu_flash/params.hpp"
+#include "src/backends/cpu_flash/tile.hpp"
 #include "src/simd/quad.hpp"
 
 namespace fovea::cpu_flash {
@@ -14,6 +15,7 @@ struct F32Products {
   using Vec = V;
   using Float = typename V::Float;
   static constexpr int kGroup = 1;
+  static constexpr int kDepth = 1;
   static constexpr FloatType kProducts = FloatType::f32;
   static FOVEA_INLINE Float multiply_add(Float a, Float b, Float c) { return V::fma(a, b, c); }
 };
@@ -24,6 +26,7 @@ struct Bf16Products {
   using Vec = V;
   using Float = typename V::Float;
   static constexpr int kGroup = 2;
+  static constexpr int kDepth = 1;
   static constexpr FloatType kProducts = FloatType::bf16;
   static FOVEA_INLINE Float multiply_add(Float a, Float b, Float c) { return V::dot2(a, b, c); }
 };
@@ -35,6 +38,9 @@ enum class Finish {
   rescale,  // target = alpha * target + tile, one alpha per lane
 };
 
+// Steps of a register tile per branch, and per line that it fetches ahead.
+inline constexpr int kTileSteps = 4;
+
 // tile[i][r] = sum over j < n of strip[j][i] * panel[j][r], written to target[i][r]: a strip is
 // kTileRows broadcast words per step, a panel is NR vectors of queries per step.
 //
@@ -44,7 +50,7 @@ enum class Finish {
 // cpu_flash_hot_loops counts instructions and finds spills.
 template <class P, int NR, Finish kFinish>
 [[gnu::noinline]] void tile_multiply(const float* strip, const float* panel, int64_t n,
-                                     float* target, const float* alpha = nullptr) {
+                                     float* target, Ahead ahead, const float* alpha = nullptr) {
   using V = typename P::Vec;
   using Float = typename V::Float;
   constexpr int kRows = V::kTileRows;
@@ -63,13 +69,17 @@ template <class P, int NR, Finish kFinish>
     // Keeps loads of the next step from moving up here, where no register is left for them.
     asm volatile("" ::: "memory");
   };
-  constexpr int kSteps = 4;
+  constexpr int kSteps = kTileSteps;
+  const char* fetch = static_cast<const char*>(ahead.at);
   for (; n >= kSteps; n -= kSteps) {
+    __builtin_prefetch(fetch);
+    fetch += ahead.step;
     FOVEA_UNROLL for (int at = 0; at < kSteps; ++at) step(at);
     strip += kSteps * kRows;
     panel += kSteps * kLanes;
   }
-  for (; n > 0; --n) {
+  // Kept a loop: peeled, it takes registers that the one above would have to save.
+  FOVEA_NO_UNROLL for (; n > 0; --n) {
     step(0);
     strip += kRows;
     panel += kLanes;

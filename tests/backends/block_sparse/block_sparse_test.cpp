@@ -14,8 +14,9 @@ std::vector<std::string> isas() {
   std::vector<std::string> out;
   for (const simd::Isa isa : simd::kIsas) {
     if (!simd::includes(simd::probe_isa(), isa)) continue;
+    const std::string dtype = isa == simd::Isa::amx ? "bf16" : "f32";
     const auto report = backends::make_block_sparse_backend()->resolve(
-        backend::BLOCK_SPARSE_ATTN, problem("f32 b1 h1 s64 d8 sparse=random"), nullptr,
+        backend::BLOCK_SPARSE_ATTN, problem(dtype + " b1 h1 s64 d8 sparse=random"), nullptr,
         cpu_context(simd::name(isa)));
     if (report.built && report.path == "cpu." + std::string(simd::name(isa)))
       out.emplace_back(simd::name(isa));

@@ -7,71 +7,10 @@
 #include <bit>
 #include <cfloat>
 
-#include "tests/backends/cpu_flash/harness.hpp"
+#include "tests/backends/cpu_flash/agreement.hpp"
 
 namespace fovea::cpu_flash::testing {
 namespace {
-
-std::vector<const KernelTable*> tables_here(FloatType dtype) {
-  std::vector<const KernelTable*> tables;
-  for (simd::Isa isa : simd::kIsas) {
-    if (!simd::includes(simd::probe_isa(), isa)) continue;
-    if (const KernelTable* table = find_kernels(isa, dtype)) tables.push_back(table);
-  }
-  return tables;
-}
-
-// Equal also where both are the same NaN.
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
-    return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
-  });
-}
-
-double out_bound(const Call& call, double largest) {
-  const double extra = largest > 16.0 ? largest * 0x1p-22 : 0.0;
-  switch (call.dtype) {
-    case FloatType::f32:
-      return 2e-6 + extra;
-    case FloatType::f16:
-      return 1e-3 + extra;
-    default:
-      return 6e-3 + extra;
-  }
-}
-
-double lse_bound(const Call& call, double largest) {
-  const double extra = largest > 16.0 ? largest * 0x1p-22 : 0.0;
-  return (call.dtype == FloatType::f32 ? 1e-5 : 1e-3) + extra;
-}
-
-// Runs `call` on every instruction set and compares it with the float64 answer.
-void expect_agreement(Call& call, const std::string& what = "") {
-  const Answer want = answer(call);
-  for (const KernelTable* table : tables_here(call.dtype)) {
-    SCOPED_TRACE(what + " " + table->name);
-    const std::vector<char> poisoned = call.out;
-    const std::vector<float> poisoned_lse = call.lse;
-    call.run(*table, 1);
-    const Difference d = compare(call, want);
-    EXPECT_LE(d.relative_l2, out_bound(call, d.largest));
-    EXPECT_LE(d.max_lse, lse_bound(call, d.largest));
-    EXPECT_EQ(d.nonfinite_mismatches, 0);
-    EXPECT_EQ(d.padding_written, 0);
-    // Any number of workers gives the same bits.
-    const std::vector<char> out = call.out;
-    const std::vector<float> lse = call.lse;
-    for (int workers : {2, 7}) {
-      call.out = poisoned;
-      call.lse = poisoned_lse;
-      call.run(*table, workers);
-      EXPECT_EQ(out, call.out) << workers << " workers";
-      EXPECT_TRUE(same_bits(lse, call.lse)) << workers << " workers";
-    }
-    call.out = poisoned;
-    call.lse = poisoned_lse;
-  }
-}
 
 TEST(CpuFlash, RunsOnTheBestInstructionSetOfThisMachine) {
   EXPECT_NE(find_kernels(simd::probe_isa(), FloatType::f32), nullptr);
@@ -465,6 +404,79 @@ TEST(CpuFlash, LongSumsKeepTheirAccuracy) {
     const Difference d = compare(call, want);
     EXPECT_LE(d.relative_l2, 4e-7) << table->name;
     EXPECT_LE(d.max_lse, 2e-6) << table->name;
+  }
+}
+
+// Scores that grow along the keys: running maxima move in every block, and within blocks.
+TEST(CpuFlash, GrowingScores) {
+  std::mt19937 random(119);
+  for (const double step : {0.02, 0.3}) {
+    for (const int64_t q : {1, 40}) {
+      Call call;
+      call.seq_q = q, call.seq_kv = 700, call.head_dim = 32, call.dim_v = 40;
+      call.scale = 1.0;
+      call.fill(random);
+      for (int64_t j = 0; j < call.seq_kv; ++j) {
+        write(call.k, call.dtype, j * 32, static_cast<float>(step * static_cast<double>(j)));
+      }
+      for (int64_t i = 0; i < q; ++i) {
+        write(call.q, call.dtype, i * 32, i % 3 == 0 ? 1.f : i % 3 == 1 ? 0.f : -1.f);
+      }
+      expect_agreement(call, "step " + std::to_string(step) + " q" + std::to_string(q));
+    }
+  }
+}
+
+// What a row gives does not depend on the rows beside it.
+TEST(CpuFlash, RowsDoNotDependOnTheirNeighbours) {
+  std::mt19937 random(120);
+  for (const FloatType dtype : {FloatType::f32, FloatType::bf16}) {
+    for (const KernelTable* table : tables_here(dtype)) {
+      Call call;
+      call.dtype = dtype;
+      call.seq_q = 64, call.seq_kv = 600, call.head_dim = 16, call.dim_v = 16;
+      call.fill(random);
+      call.run(*table);
+      const std::vector<char> out = call.out;
+      const std::vector<float> lse = call.lse;
+      for (int64_t i = 0; i < 64; ++i) {
+        if (i % 5 == 0) continue;
+        for (int64_t d = 0; d < 16; ++d) {
+          write(call.q, dtype, i * 16 + d, 20.f * read(call.q, dtype, i * 16 + d));
+        }
+      }
+      call.run(*table);
+      for (int64_t i = 0; i < 64; i += 5) {
+        EXPECT_EQ(lse[static_cast<size_t>(i)], call.lse[static_cast<size_t>(i)]) << table->name;
+        for (int64_t d = 0; d < 16; ++d) {
+          EXPECT_EQ(read(out, call.out_dtype, i * 16 + d),
+                    read(call.out, call.out_dtype, i * 16 + d))
+              << table->name;
+        }
+      }
+    }
+  }
+}
+
+// A list ends inside what products take at a time, and the keys after it hold NaN.
+TEST(CpuFlash, KeysBehindAListMayHoldAnything) {
+  std::mt19937 random(121);
+  for (const int32_t listed : {0, 1}) {
+    Call call;
+    call.seq_q = 128, call.seq_kv = 256, call.head_dim = 16, call.dim_v = 12;
+    call.fill(random);
+    // Keys that no row sees move the others to odd places.
+    call.add_mask(random, MaskType::boolean, false, false, false, 0.3);
+    call.add_lists(random, 64, 64, 1.0, false, false);
+    for (int64_t n = 0; n < call.query_blocks(); ++n) {
+      call.counts[static_cast<size_t>(n)] = 1;
+      call.indices[static_cast<size_t>(n * call.key_blocks())] = listed;
+    }
+    for (int64_t j = 0; j < call.seq_kv; ++j) {
+      if (j / 64 == listed) continue;
+      for (int64_t d = 0; d < 12; ++d) write(call.v, call.dtype, j * 12 + d, kNan);
+    }
+    expect_agreement(call, "block " + std::to_string(listed));
   }
 }
 

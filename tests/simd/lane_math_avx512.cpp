@@ -1,12 +1,12 @@
 #include "src/simd/vec_avx512.hpp"
-#include "tests/simd/exp2_lanes.hpp"
+#include "tests/simd/lane_math.hpp"
 
 namespace fovea::simd::testing {
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
-Exp2Array exp2_avx512() { return exp2_array<avx512::Vec>; }
+LaneMath lane_math_avx512() { return lane_math<avx512::Vec>(Isa::avx512); }
 #else
-Exp2Array exp2_avx512() { return nullptr; }
+LaneMath lane_math_avx512() { return {}; }
 #endif
 
 }  // namespace fovea::simd::testing

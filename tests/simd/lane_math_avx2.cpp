@@ -1,12 +1,12 @@
 #include "src/simd/vec_avx2.hpp"
-#include "tests/simd/exp2_lanes.hpp"
+#include "tests/simd/lane_math.hpp"
 
 namespace fovea::simd::testing {
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
-Exp2Array exp2_avx2() { return exp2_array<avx2::Vec>; }
+LaneMath lane_math_avx2() { return lane_math<avx2::Vec>(Isa::avx2); }
 #else
-Exp2Array exp2_avx2() { return nullptr; }
+LaneMath lane_math_avx2() { return {}; }
 #endif
 
 }  // namespace fovea::simd::testing
