@@ -9,9 +9,17 @@
 namespace fovea::validation {
 
 inline constexpr ValidationRecord kRows[] = {
+    {"BLOCK_SPARSE_ATTN-sm_90.json", "BLOCK_SPARSE_ATTN", "fovea", "", "cuda.block_sparse_sm90", "cuda", "sm_90", "2026-11-30", "radial, radial key padding, local window, local window key padding, block lists, block lists key padding, block lists unequal lengths, top-k, top-k key padding, top-k unequal lengths, replay", "64/64, 80/48, 96/96, 128/128"},
     {"CUDNN_ATTN-sm_90.json", "CUDNN_ATTN", "cudnn", "9.14.0", "cuda.cudnn", "cuda", "sm_90", "2026-11-30", "dense, unequal lengths, replay", "32/32, 64/64, 80/48, 128/128, 192/128, 256/256"},
+    {"FLASH_ATTN-sm_90.json", "FLASH_ATTN", "fovea", "", "cuda.flash_sm90", "cuda", "sm_90", "2026-11-30", "dense, key padding, unequal lengths, packed, replay", "32/32, 64/64, 80/48, 128/128, 192/128, 256/256"},
     {"FLASH_ATTN_2-sm_90.json", "FLASH_ATTN_2", "fovea", "", "cuda.flash_sm80", "cuda", "sm_90", "2026-11-30", "dense, key padding, unequal lengths, packed, replay", "32/32, 64/64, 80/48, 128/128, 192/128, 256/256"},
     {"FLASH_ATTN_3-sm_90.json", "FLASH_ATTN_3", "fovea", "", "cuda.flash_sm90", "cuda", "sm_90", "2026-11-30", "dense, key padding, unequal lengths, packed, replay", "32/32, 64/64, 80/48, 128/128, 192/128, 256/256"},
+    {"FLASH_ATTN_4-fa4-sm_90.json", "FLASH_ATTN_4", "package fa4", "4.0.0b36", "fa4_dense", "cuda", "sm_90", "2026-11-30", "dense, unequal lengths, replay", "32/32, 64/64, 80/48, 128/128, 192/128, 256/256"},
+    {"FLASH_ATTN_4-fa4-sm_90.json", "FLASH_ATTN_4", "package fa4", "4.0.0b36", "unverified", "cuda", "sm_90", "2026-11-30", "packed, replay", "32/32, 64/64, 80/48, 128/128, 192/128, 256/256"},
+    {"LOCAL_SPARSE_ATTN-sm_90.json", "LOCAL_SPARSE_ATTN", "fovea", "", "cuda.block_sparse_sm90", "cuda", "sm_90", "2026-11-30", "local window, local window key padding, replay", "64/64, 80/48, 96/96, 128/128"},
+    {"RADIAL_ATTN-sm_90.json", "RADIAL_ATTN", "fovea", "", "cuda.block_sparse_sm90", "cuda", "sm_90", "2026-11-30", "radial, radial key padding, replay", "64/64, 80/48, 96/96, 128/128"},
+    {"SAGE_ATTN-sageattention-sm_90.json", "SAGE_ATTN", "package sageattention", "1.0.6", "package.sageattention", "cuda", "sm_90", "2026-11-30", "dense, unequal lengths, replay", "64/64, 128/128"},
+    {"SPARGE_ATTN-sm_90.json", "SPARGE_ATTN", "fovea", "", "cuda.block_sparse_sm90", "cuda", "sm_90", "2026-11-30", "top-k, top-k key padding, top-k unequal lengths, replay", "64/64, 80/48, 96/96, 128/128"},
     {"TORCH_SDPA-sm_90.json", "TORCH_SDPA", "fovea", "", "cuda.sdpa", "cuda", "sm_90", "2026-11-30", "dense, key padding, unequal lengths, packed, replay", "32/32, 64/64, 80/48, 128/128, 192/128, 256/256"},
 };
 inline constexpr std::span<const ValidationRecord> kRecords = kRows;
