@@ -282,7 +282,7 @@ class CheckTest(unittest.TestCase):
         self.assertIn("--contract", done.stdout)
 
     def test_without_torch(self):
-        hidden = "import sys; sys.modules['torch'] = None; import fovea.check as check; sys.exit(check.main(sys.argv[1:]))"
+        hidden = "import sys; sys.modules['torch'] = None; import fovea.check; sys.exit(fovea.check.main(sys.argv[1:]))"
         for arguments, wanted, message in (
             (("--help",), 0, "--contract"),
             (("--contract", "--backend", "FLASH_ATTN"), 3, "torch is not installed"),
