@@ -57,7 +57,8 @@ def table(answers):
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     lines.insert(1, "|" + "---|" * len(rows[0]))
     legend = (f"The path that each backend would take for `{PROBLEM}`; a dash is a refusal, whose reason "
-              "`fovea explain` prints. Unmigrated: it runs, but no validation run on that machine is on record.")
+              "`fovea explain` prints. Unmigrated: it runs, but no validation run of it with that device and "
+              "library is on record.")
     return "\n".join([legend, "", *lines])
 
 

@@ -33,7 +33,8 @@ struct ValidationRecord {
 // other than of keys, pieces. Pure; thread-safe.
 FOVEA_API std::vector<std::string> validation_kinds(const Problem& problem);
 
-// Whether the record's path has passed every kind of this problem. Pure; thread-safe.
+// Whether the record's path has passed every kind of this problem. Without a pattern, problems of
+// SPARGE_ATTN and BLOCK_SPARSE_ATTN are of the kind top-k. Pure; thread-safe.
 FOVEA_API bool covers(const ValidationRecord& record, const Problem& problem);
 // Whether these very head sizes passed: what counts where nothing else says which sizes a kernel
 // takes.

@@ -20,11 +20,17 @@ import sys
 import traceback
 from typing import Any
 
-import torch
-
 import fovea
 from fovea import _plugin
-from fovea.torch import providers
+
+try:
+    import torch
+
+    from fovea.torch import providers
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    torch = providers = None  # main says so
 
 __all__ = ["TorchMemory", "main", "validate"]
 
@@ -141,7 +147,7 @@ class TorchMemory:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(self.device), torch.cuda.graph(graph, stream=self.torch_stream):
             code = call(user, self.torch_stream.cuda_stream)
-        recording[0] = len(self.graphs) + 1
+        recording[0] = max(self.graphs, default=0) + 1
         self.graphs[recording[0]] = graph
         return code
 
@@ -314,20 +320,28 @@ def _parse(arguments):
     parser.add_argument("--format", default="table", choices=("table", "json"))
     given = parser.parse_args(arguments)
     platform, _, index = given.device.partition(":")
-    if platform not in _PLATFORMS or not (index or "0").isdigit():
+    if platform not in _PLATFORMS or not (index or "0").isdecimal():
         parser.error(f"--device {given.device} is not one of {', '.join(_PLATFORMS)}, with :N for device N")
     try:
         given.options = json.loads(given.options)
     except ValueError as error:
         parser.error(f"--options is not JSON: {error}")
+    if not isinstance(given.options, dict):
+        parser.error('--options is not a JSON map such as {"is_causal": false}')
     if given.record and not os.path.isdir(os.path.dirname(given.record) or "."):
         parser.error(f"--record {given.record}: no such folder")
+    if given.record and os.path.isdir(given.record):
+        parser.error(f"--record {given.record}: is a folder")
     return given, platform, int(index or 0)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The program; returns its exit code."""
     given, platform, index = _parse(arguments)
+    if torch is None:
+        print("fovea.check: torch is not installed, and its memory is what the run works on; pip install torch, or run "
+              "fovea check --contract for kernels of other than Python packages", file=sys.stderr)  # fmt: skip
+        return _UNSUPPORTED
     progress = _show if sys.stderr.isatty() else None
     try:
         for module in given.modules:

@@ -56,9 +56,10 @@ constexpr Row kRows[] = {
           "sm_90"),
     with_package(FLASH_ATTN_3, "flash_attn_3", kDense, kHopper, kCuda12_0),
 
-    with_package(FLASH_ATTN_4, "fa4", "FLASH_ATTN_2 or TORCH_SDPA", kFlash4, kCuda12_8),
+    tried(with_package(FLASH_ATTN_4, "fa4", "FLASH_ATTN_2 or TORCH_SDPA", kFlash4, kCuda12_8),
+          "sm_90"),
 
-    with_package(SAGE_ATTN, "sageattention", kDense, kSage),
+    tried(with_package(SAGE_ATTN, "sageattention", kDense, kSage), "sm_90"),
     with_package(SAGE_ATTN_2_8_8, "tf_kernel", kDense, kAmpere, kCuda11_8),
     with_package(SAGE_ATTN_2_8_8, "sageattention", kDense, kAmpere, kCuda11_8, kSage2),
     with_package(SAGE_ATTN_2_8_16, "tf_kernel", kDense, kAmpere, kCuda11_8),

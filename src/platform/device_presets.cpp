@@ -1,4 +1,5 @@
 // Named sets of facts, for questions about machines that are not at hand.
+#include <optional>
 #include <utility>
 
 #include "fovea/device_facts.hpp"

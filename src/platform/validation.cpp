@@ -40,6 +40,9 @@ constexpr std::string_view kBoundInPython[] = {"torch",         "flash_attn", "f
 constexpr std::string_view kPackage = "package ";
 constexpr std::string_view kPlugin = "plugin ";
 
+// Names that choose blocks from the data where a problem names no pattern.
+constexpr std::string_view kChoosesBlocks[] = {"SPARGE_ATTN", "BLOCK_SPARSE_ATTN"};
+
 bool listed(std::string_view list, std::string_view item) {
   const std::vector<std::string_view> items = text::split(list, ',');
   return std::any_of(items.begin(), items.end(),
@@ -70,6 +73,16 @@ bool plain_release(std::string_view text) {
 bool same_version(std::string_view a, std::string_view b) {
   if (a == b) return true;
   return plain_release(a) && plain_release(b) && parse_version(a) == parse_version(b);
+}
+
+// The kinds that a problem needs under a name.
+std::vector<std::string> kinds_of(std::string_view backend, const Problem& problem) {
+  const bool chooses = std::find(std::begin(kChoosesBlocks), std::end(kChoosesBlocks), backend) !=
+                       std::end(kChoosesBlocks);
+  if (problem.sparse || !chooses) return validation_kinds(problem);
+  Problem chosen = problem;
+  chosen.sparse = SparsePattern{"topk", {}};
+  return validation_kinds(chosen);
 }
 
 // The record of the path on such a device with whatever version.
@@ -130,7 +143,7 @@ std::vector<std::string> validation_kinds(const Problem& problem) {
 }
 
 bool covers(const ValidationRecord& record, const Problem& problem) {
-  const std::vector<std::string> kinds = validation_kinds(problem);
+  const std::vector<std::string> kinds = kinds_of(record.backend, problem);
   return !kinds.empty() && std::all_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
     return listed(record.kinds, kind);
   });
@@ -156,7 +169,7 @@ std::string missing_validation(const ValidatedPath& path, const Problem& problem
                                const DeviceFacts& facts,
                                std::span<const ValidationRecord> records) {
   if (const ValidationRecord* found = find_validation_record(path, facts, records)) {
-    const std::vector<std::string> kinds = validation_kinds(problem);
+    const std::vector<std::string> kinds = kinds_of(found->backend, problem);
     if (kinds.empty()) return "no validation run holds such problems";
     std::string lacks;
     for (const std::string& kind : kinds)

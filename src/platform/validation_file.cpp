@@ -1,7 +1,6 @@
 // Records that callers bring: read as scripts/check_validation.py reads the committed ones.
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -16,6 +15,7 @@ namespace {
 using config::Value;
 
 constexpr double kWidestBound = 1e-2;
+constexpr size_t kMaxBytes = 6 << 20;
 constexpr const char* kTexts[] = {"backend", "provider", "path",  "platform", "device_class",
                                   "device",  "compiler", "fovea", "date"};
 
@@ -149,11 +149,19 @@ Result<std::shared_ptr<const ValidationFile>> ValidationFile::parse(std::string_
 }
 
 Result<std::shared_ptr<const ValidationFile>> ValidationFile::open(const std::string& file) {
+  const auto refuse = [&](std::string_view why) {
+    return Error{ErrorCode::invalid_file,
+                 text::concat("validation record ", text::quote(file), ' ', why),
+                 {}};
+  };
   std::ifstream stream(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  if (!stream.is_open() || stream.bad())
-    return Error{
-        ErrorCode::invalid_file, "validation record " + text::quote(file) + " cannot be read", {}};
+  std::string text;
+  char buffer[1 << 14];
+  while (stream.read(buffer, sizeof buffer) || stream.gcount() > 0) {
+    text.append(buffer, static_cast<size_t>(stream.gcount()));
+    if (text.size() > kMaxBytes) return refuse("is larger than 6 MiB");
+  }
+  if (!stream.is_open() || stream.bad()) return refuse("cannot be read");
   return parse(text, file);
 }
 

@@ -11,6 +11,8 @@
 namespace fovea::plugin {
 namespace {
 
+constexpr int32_t kLargestCode = 999;
+
 Status run(const fovea_package& package, const std::string& who, const PackageCall& call) {
   const WireProblem problem(call.problem);
   const std::string backend = name(call.backend);
@@ -33,7 +35,8 @@ Status run(const fovea_package& package, const std::string& who, const PackageCa
   const int32_t code = package.run(package.self, &wire, sink.get());
   if (code == FOVEA_OK) return {};
   const auto known = static_cast<ErrorCode>(code);
-  return Error{name(known) == "unknown" ? ErrorCode::device_error : known,
+  const bool understood = code > 0 && code <= kLargestCode && name(known) != "unknown";
+  return Error{understood ? known : ErrorCode::device_error,
                "package " + who + ": " +
                    (sink.message().empty() ? "its kernel failed with code " + std::to_string(code)
                                            : sink.message()),
@@ -54,18 +57,26 @@ Result<PackageKernel> make_kernel(const fovea_package& given) {
     return run(given, who, call);
   };
   if (given.validate_dims != nullptr)
-    kernel.validate_dims = [given](int64_t head_dim, int64_t dim_v,
-                                   int64_t alignment) -> std::optional<std::string> {
+    kernel.validate_dims = [given, who = kernel.package](
+                               int64_t head_dim, int64_t dim_v,
+                               int64_t alignment) -> std::optional<std::string> {
       Sink sink;
-      if (given.validate_dims(given.self, head_dim, dim_v, alignment, sink.get()) == FOVEA_OK)
-        return std::nullopt;
+      int32_t code = FOVEA_OK;
+      const Status done = guarded(who, "validate_dims", [&] {
+        code = given.validate_dims(given.self, head_dim, dim_v, alignment, sink.get());
+      });
+      if (!done) return done.error().message;
+      if (code == FOVEA_OK) return std::nullopt;
       return sink.message().empty() ? "sizes that the package takes" : sink.message();
     };
   if (given.refuse != nullptr)
-    kernel.refusals = [given](BackendName backend, const Problem& problem) {
+    kernel.refusals = [given, who = kernel.package](BackendName backend, const Problem& problem) {
       const WireProblem wire(problem);
       Sink sink;
-      given.refuse(given.self, name(backend).c_str(), wire.get(), sink.get());
+      Status done = guarded(who, "refuse", [&] {
+        given.refuse(given.self, name(backend).c_str(), wire.get(), sink.get());
+      });
+      if (!done) return std::move(done.error().reasons);
       return std::move(sink.reasons());
     };
   return Result<PackageKernel>(std::move(kernel));

@@ -237,10 +237,12 @@ class AccessedDevice final : public RunDevice {
       return self->failure_ ? FOVEA_OK : static_cast<int32_t>(self->failure_.error().code);
     };
     const Result<void*> recording = calls_->capture(body, this);
+    if (recording) {
+      recording_ = *recording;
+      recorded_ = true;
+    }
     FOVEA_CHECK(failure_);
-    FOVEA_TRY(recording_, recording);
-    recorded_ = true;
-    return {};
+    return recording ? Status() : recording.error();
   }
 
   Status replay() override { return recorded_ ? calls_->replay(recording_) : run_call(stream_); }
@@ -316,7 +318,7 @@ Result<std::unique_ptr<RunDevice>> open_accessed(PlatformId platform, int32_t in
                              " (FOVEA_PLUGIN_PATH, docs/plugins.md), or run python3 -m "
                              "fovea.check, which takes the memory of torch")};
   return Error{ErrorCode::not_available,
-               text::concat("device ", name(platform), ": ", sentence(reason)),
+               text::concat("validation run: ", sentence(reason)),
                {std::move(reason)}};
 }
 

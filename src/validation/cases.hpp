@@ -1,7 +1,6 @@
 // The problems of a validation run (docs/validation).
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "fovea/explain.hpp"
+#include "src/platform/policy.hpp"
+#include "src/select/assumed_state.hpp"
 #include "tests/platform/policy_cases.hpp"
 #include "tests/select/vendor_record.hpp"
 
@@ -27,6 +29,16 @@ const char* const kProblems[] = {
     "bf16 b1 h4 s256 d128 sparse=mask(q=128,kv=64,most=3)",
     "bf16 b1 h4 s256 d128 sparse=topk(sparsity=0.5)",
 };
+
+// The problem as the name's answer is about: with the video pattern that its spec stands for.
+Problem judged(BackendName backend, const char* problem) {
+  AttentionSpec spec;
+  spec.backend = backend;
+  Problem asked = *parse_problem(problem);
+  ExecutionContext context;
+  assume_sparse_state(&spec, 0, 0, asked, context);
+  return asked;
+}
 
 // The answers of every name on every described accelerator.
 std::vector<ExplainEntry> accelerator_answers(const DevicePreset& preset, const char* problem) {
@@ -56,7 +68,8 @@ TEST(Validation, ASupportedAnswerOnAnAcceleratorHasItsCommittedRecord) {
         ++answers;
         const ValidatedPath path{entry.report.backend, entry.report.provider, entry.report.path};
         const ValidationRecord* record = find_validation_record(path, facts);
-        const bool verified = record != nullptr && covers(*record, *parse_problem(problem));
+        const bool verified =
+            record != nullptr && covers(*record, judged(entry.report.backend, problem));
         EXPECT_EQ(entry.report.support == SupportStatus::supported, verified)
             << preset.name << ' ' << name(entry.report.backend) << ' ' << entry.report.path;
         if (verified) {
@@ -99,10 +112,31 @@ TEST(Validation, SparseAnswersNeedTheirOwnRecord) {
     // That of another name, of dense problems, or of unpadded ones does not count.
     const ValidatedPath other{backend::FLASH_ATTN_3, "fovea", "cuda.block_sparse_sm90"};
     EXPECT_EQ(find_validation_record(other, facts, {&record, 1}), nullptr);
-    EXPECT_FALSE(covers(record, *parse_problem("bf16 b1 h4 s256 d128")));
+    // Without a pattern SPARGE_ATTN chooses its blocks.
+    EXPECT_EQ(covers(record, *parse_problem("bf16 b1 h4 s256 d128")),
+              row.backend == backend::SPARGE_ATTN);
     Problem padded = problem;
     padded.has_kv_lengths = true;
     EXPECT_FALSE(covers(record, padded));
+  }
+}
+
+// A problem without a pattern is of the blocks that the name's options choose.
+TEST(Validation, ChosenBlocksAreTopKWithoutAPattern) {
+  const Problem problem = *parse_problem("bf16 b2 h4 s256 d128 kvlen=256,3");
+  const DeviceFacts facts = *preset_facts("h200");
+  for (const BackendName chooses : {backend::SPARGE_ATTN, backend::BLOCK_SPARSE_ATTN}) {
+    const std::string own = name(chooses);
+    ValidationRecord record{"f.json", own,     "fovea", "",      "cuda.block_sparse_sm90",
+                            "cuda",   "sm_90", "",      "top-k", ""};
+    const ValidatedPath path{chooses, "fovea", "cuda.block_sparse_sm90"};
+    EXPECT_FALSE(covers(record, problem)) << own;
+    EXPECT_EQ(missing_validation(path, problem, facts, {&record, 1}),
+              "its validation record does not cover top-k key padding");
+    record.kinds = "dense, key padding";
+    EXPECT_FALSE(covers(record, problem)) << own;
+    record.kinds = "top-k, top-k key padding";
+    EXPECT_TRUE(covers(record, problem)) << own;
   }
 }
 
@@ -190,6 +224,24 @@ TEST(Validation, AFileOfTheCallersIsReadLikeACommittedOne) {
   EXPECT_FALSE(ValidationFile::parse("{", "f.json").has_value());
   EXPECT_FALSE(ValidationFile::parse("{}", "f.json").has_value());
   EXPECT_EQ(ValidationFile::open("no/such/record.json").error().code, ErrorCode::invalid_file);
+  EXPECT_EQ(ValidationFile::open(FOVEA_SOURCE_DIR).error().code, ErrorCode::invalid_file);
+}
+
+// docs/backends.md does not say "never run" of what a record shows.
+TEST(Validation, WhatHasARecordHasRun) {
+  for (const ValidationRecord& record : validation_records()) {
+    SCOPED_TRACE(record.file);
+    bool has_run = false;
+    for (const platform::Row& row : platform::policy(*parse_platform(record.platform)).rows) {
+      const bool packaged = row.provider == platform::Provider::package;
+      if (name(row.backend) != record.backend ||
+          packaged != record.provider.starts_with("package "))
+        continue;
+      if (packaged && record.provider.substr(8) != row.package) continue;
+      has_run = has_run || !row.tried.empty();
+    }
+    EXPECT_TRUE(has_run);
+  }
 }
 
 TEST(Validation, EveryRecordIsAFileOfTheTreeAndReadsTheSame) {

@@ -234,6 +234,9 @@ class CheckTest(unittest.TestCase):
             (("--backend", "FLASH_ATTN"), 2, "--contract"),
             (("--contract", "--backend", "FLASH_ATTN", "--device", "tpu"), 2, "is not one of"),
             (("--contract", "--backend", "FLASH_ATTN", "--record", "none/f.json"), 2, "no such folder"),
+            (("--contract", "--backend", "FLASH_ATTN", "--record", self.folder), 2, "is a folder"),
+            (("--contract", "--backend", "FLASH_ATTN", "--options", "[1]"), 2, "is not a JSON map"),
+            (("--contract", "--backend", "FLASH_ATTN", "--options", "{"), 2, "is not JSON"),
             (("--contract", "--backend", "TRTLLM_ATTN"), 3, "--import MODULE"),
             (("--contract", "--backend", "FA4", "--device", "cuda"), 3, "flash-attn-4"),
             (("--contract", "--backend", "NO_SUCH"), 2, "NO_SUCH"),
@@ -277,6 +280,20 @@ class CheckTest(unittest.TestCase):
         )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("--contract", done.stdout)
+
+    def test_without_torch(self):
+        hidden = "import sys; sys.modules['torch'] = None; import fovea.check; sys.exit(fovea.check.main(sys.argv[1:]))"
+        for arguments, wanted, message in (
+            (("--help",), 0, "--contract"),
+            (("--contract", "--backend", "FLASH_ATTN"), 3, "torch is not installed"),
+        ):
+            with self.subTest(arguments=arguments):
+                done = subprocess.run(
+                    [sys.executable, "-c", hidden, *arguments],
+                    capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(SOURCE / "python")},
+                )  # fmt: skip
+                self.assertEqual(done.returncode, wanted, done.stderr)
+                self.assertIn(message, done.stdout + done.stderr)
 
 
 if __name__ == "__main__":

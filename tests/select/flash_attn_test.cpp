@@ -452,6 +452,28 @@ TEST(FlashAttn, fa4_without_a_validator_or_record_is_unmigrated) {
   }
 }
 
+// The record is there; what is missing is the rule that the bound kernel brings.
+TEST(FlashAttn, fa4_with_a_record_and_no_rule_asks_for_the_kernel) {
+  const ValidationRecord* own = nullptr;
+  for (const ValidationRecord& record : validation_records())
+    if (record.backend == "FLASH_ATTN_4" && record.path == "fa4_dense") own = &record;
+  ASSERT_NE(own, nullptr);
+  ExecutionContext elsewhere;
+  elsewhere.facts =
+      *parse_facts(PlatformId::cuda, "sm=90,cuda=13.0,fa4=" + std::string(own->library));
+  elsewhere.local = false;
+  AttentionConfig config;
+  config.default_spec.emplace().backend = backend::FLASH_ATTN_4;
+  ExplainQuery query;
+  query.problem = *parse_problem("bf16 b1 h2 s64 d64");
+  const Explanation answer = explain(config, make_platform(elsewhere.facts), {query}, elsewhere);
+  const ExecutionPathResult& report = answer.entries.front().report;
+  EXPECT_EQ(report.support, SupportStatus::unmigrated);
+  ASSERT_EQ(report.reasons.size(), 1u);
+  EXPECT_EQ(report.reasons[0].remedy,
+            "bind the package's kernel, which brings the rule (docs/python.md)");
+}
+
 TEST(FlashAttn, an_unbound_package_answers_for_its_device_but_runs_nothing) {
   const Attention layer = vendor_layer(PlatformId::npu, kNpu);
   VendorCall call("bf16 b1 h2 s8 d64");

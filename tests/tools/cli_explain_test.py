@@ -260,6 +260,26 @@ class ExplainTest(CliTest):
         self.assertIn("TORCH_SDPA", lines[1])
 
 
+    def test_a_path_without_a_record_says_what_makes_one(self):
+        arguments = ("explain", "--backend", "FLASH_ATTN_2", "--device", "a100", "--problem", "bf16 b1 h24 s4096 d128")
+        command = "fovea check --contract --backend FLASH_ATTN_2 --device cuda --record FLASH_ATTN_2-sm_80.json"
+        (entry,) = self.succeed(*arguments, "--format", "json").json()["entries"]
+        self.assertEqual((entry["support"], entry["promote"]), ("unmigrated", command))
+        self.assertIn(
+            "FLASH_ATTN_2 runs unverified on sm_80: cuda.flash_sm80, without a validation record; "
+            f"validate it with {command}",
+            self.succeed(*arguments).out,
+        )
+
+    def test_a_record_without_the_rule_asks_for_the_kernel(self):
+        out = self.succeed(
+            "explain", "--backend", "FLASH_ATTN_4", "--device", "h200", "--facts", "fa4=4.0.0b36",
+            "--problem", "bf16 b1 h24 s4096 d128",
+        ).out  # fmt: skip
+        self.assertIn("bind the package's kernel", out)
+        self.assertNotIn("fovea.check", out)
+
+
 class ExplainScheduleTest(CliTest):
     def areas(self, *arguments, code=0):
         outcome = self.fovea("explain", *arguments, "--format", "json")
@@ -282,8 +302,7 @@ class ExplainScheduleTest(CliTest):
         )
         entry = self.document["entries"][2]
         self.assertEqual(entry["sparse"], {"on": 28 * 30, "of": 40 * 30})
-        self.assertEqual(entry["support"], "unmigrated")
-        self.assertIn("fovea check --contract --backend RADIAL_ATTN", entry["promote"])
+        self.assertEqual((entry["support"], entry["promote"]), ("supported", None))
         self.assertEqual(self.document["entries"][0]["density"], 1.0)
         table = self.succeed(
             "explain", "--config", RADIAL % (10, 2), *FACTS, "--steps", 40, "--layers", 30

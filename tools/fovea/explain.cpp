@@ -88,12 +88,14 @@ std::string trails(const Explanation& explanation, const Terminal& terminal) {
   for (const ExplainEntry& entry : explanation.entries) {
     if (entry.report.support == SupportStatus::unmigrated &&
         validated_by_record(explanation.facts)) {
-      const std::string cause =
-          entry.report.reasons.empty() ? entry.report.path : entry.report.reasons.back().got;
-      add(text::concat(
-          name(entry.report.backend), " runs unverified on ", device_class(explanation.facts), ": ",
-          cause, ". A record is made by: ",
-          validation_command(entry.report.backend, entry.report.provider, explanation.facts)));
+      const std::vector<Reason>& reasons = entry.report.reasons;
+      const std::string cause = reasons.empty() ? entry.report.path : reasons.back().got;
+      std::string remedy = reasons.empty() ? std::string() : reasons.back().remedy;
+      if (remedy.empty())
+        remedy = "validate it with " +
+                 validation_command(entry.report.backend, entry.report.provider, explanation.facts);
+      add(text::concat(name(entry.report.backend), " runs unverified on ",
+                       device_class(explanation.facts), ": ", cause, "; ", remedy));
     }
     const bool refused = entry.report.support == SupportStatus::unsupported;
     if (entry.skip && (!refused || entry.skip->state == SkipState::uncalibrated))

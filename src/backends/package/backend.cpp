@@ -238,27 +238,28 @@ class PackageBackend final : public Backend {
     r.support = SupportStatus::unmigrated;
     const ValidatedPath path{r.backend, r.provider, r.path};
     std::string lacks;
+    std::string remedy =
+        "validate it with " + validation_command(r.backend, r.provider, context.facts);
     const bool alone = context.parallel_strategy == ParallelStrategy::none &&
                        context.outer_boundaries.empty() && !context.paged_kv &&
                        context.kv_cache_dtype.empty() && !context.piecewise;
-    if (!row.verifiable || !alone)
+    if (!row.verifiable || !alone) {
       lacks = "inspected only";
-    else if (row.needs_validator && !kernel_->validate_dims)
+    } else if (row.needs_validator && !kernel_->validate_dims) {
       lacks = "without a rule of the package for head sizes";
-    else if (on_record(path, problem, context.facts))
+      if (on_record(path, problem, context.facts))
+        remedy = "bind the package's kernel, which brings the rule (docs/python.md)";
+    } else if (on_record(path, problem, context.facts)) {
       r.support = SupportStatus::supported;
-    else
+    } else {
       lacks = missing_validation(path, problem, context.facts, known_records());
+    }
     if (r.support == SupportStatus::supported) {
       r.compilation_mode = row.compilation_mode;
       return;
     }
     r.reasons.push_back(
-        {ReasonCode::unvalidated,
-         "path",
-         r.path + ", " + lacks,
-         {},
-         "validate it with " + validation_command(r.backend, r.provider, context.facts)});
+        {ReasonCode::unvalidated, "path", r.path + ", " + lacks, {}, std::move(remedy)});
   }
 
   // The record that was given with the kernel, then the committed ones.
