@@ -85,17 +85,6 @@ FOVEA_DEVICE uint32_t map_to_cta(uint32_t address, uint32_t cta) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(address), "r"(cta));
   return mapped;
 }
-FOVEA_DEVICE uint32_t cluster_size() {
-  uint32_t size;
-  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
-  return size;
-}
-FOVEA_DEVICE void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-FOVEA_DEVICE void cluster_wait() {
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
 FOVEA_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
                    : "memory");
@@ -122,15 +111,6 @@ FOVEA_DEVICE void bulk_load(uint32_t target, const void* from, uint32_t bytes, u
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
           "r"(target),
       "l"(from), "r"(bytes), "r"(barrier)
-      : "memory");
-}
-/// The bytes land at the same offset in every block of `mask` and count on the barrier of each.
-FOVEA_DEVICE void bulk_load_multicast(uint32_t target, const void* from, uint32_t bytes,
-                                      uint32_t barrier, uint16_t mask) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-      "[%0], [%1], %2, [%3], %4;" ::"r"(target),
-      "l"(from), "r"(bytes), "r"(barrier), "h"(mask)
       : "memory");
 }
 
@@ -219,11 +199,6 @@ FOVEA_DEVICE uint64_t load_acquire(const uint64_t* pointer) {
 }
 FOVEA_DEVICE void store_release(uint64_t* pointer, uint64_t v) {
   asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(pointer), "l"(v) : "memory");
-}
-FOVEA_DEVICE uint32_t load_acquire(const uint32_t* pointer) {
-  uint32_t v;
-  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(pointer) : "memory");
-  return v;
 }
 
 // Named barriers (ids 1 to 15, immediate: a register id makes ptxas reserve all sixteen)

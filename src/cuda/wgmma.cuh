@@ -110,10 +110,7 @@ struct WgmmaRegisters;
   FOVEA_WGMMA_SHARED(Type, ptx, 96, 48, 49, 50)                 \
   FOVEA_WGMMA_SHARED(Type, ptx, 112, 56, 57, 58)                \
   FOVEA_WGMMA_SHARED(Type, ptx, 128, 64, 65, 66)                \
-  FOVEA_WGMMA_SHARED(Type, ptx, 144, 72, 73, 74)                \
   FOVEA_WGMMA_SHARED(Type, ptx, 160, 80, 81, 82)                \
-  FOVEA_WGMMA_SHARED(Type, ptx, 176, 88, 89, 90)                \
-  FOVEA_WGMMA_SHARED(Type, ptx, 192, 96, 97, 98)                \
   FOVEA_WGMMA_REGISTERS(Type, ptx, 64, 32, 33, 34, 35, 36, 37)  \
   FOVEA_WGMMA_REGISTERS(Type, ptx, 96, 48, 49, 50, 51, 52, 53)  \
   FOVEA_WGMMA_REGISTERS(Type, ptx, 128, 64, 65, 66, 67, 68, 69) \

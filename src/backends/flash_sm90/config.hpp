@@ -50,7 +50,7 @@ struct Choice {
 Choice choose(const Problem& problem);
 
 /// Whether an instance takes lists of the problem that shared_lists.hpp arranged: blocks of 128 x
-/// 128 without key lengths.
+/// 128 without key lengths, head dimensions of kSharedHeadDims.
 bool can_share_lists(const Problem& problem);
 
 /// Workspace sections, in bytes from its start.

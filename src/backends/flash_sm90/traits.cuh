@@ -58,9 +58,10 @@ struct Traits {
   static constexpr bool kGrouped = kKey.mask != Mask::none || !kDense;
   /// Any block may need masking, not only the first one visited.
   static constexpr bool kMaskAnywhere = kBand || kKeyBits;
-  /// Within a tile probabilities are taken against a reference, the maximum of its first blocks,
-  /// and may exceed 1. Only when a thread's sum over a block exceeds this does the reference move.
-  /// float32 and bf16 keep their precision at any size; f16 ends at 65504.
+  /// Within a tile probabilities are taken against a reference, the maximum of its first blocks (or
+  /// of a part of the first one, see kReferenceStep), and may exceed 1. Only when a thread's sum
+  /// over a block exceeds this does the reference move. float32 and bf16 keep their precision at
+  /// any size; f16 ends at 65504.
   static constexpr float kGrowthLimit = kKey.precision == Precision::bf16 ? 65536.f : 4096.f;
   /// The incomplete last wave is cut along the keys.
   static constexpr bool kSplit = kDense && !kBand;

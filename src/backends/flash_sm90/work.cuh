@@ -1,5 +1,5 @@
-// Which query tile and which of its key blocks a thread block works on, computed alike by producers
-// and consumers.
+// Which query tile and which of its key blocks a thread block works on: found by the thread that
+// hands out tasks.
 //
 // A work item is one query tile, or the two neighbouring ones of a cluster. Items are dealt
 // round-robin to the team (blocks or clusters) in whole waves. The items left over would leave most
