@@ -311,11 +311,16 @@ struct Consumer {
   FOVEA_DEVICE cuda::Sums open_tile(const Task& t, int i, bool masked, bool coupled) {
     float top[2];
     if (masked) hide<kKey>(s, p, t, i, lane);
-    if (kPartialReference && !masked)
+    const bool part = kPartialReference && !masked;
+    if (part)
       cuda::thread_maximum<T::kReferenceStep>(s, top);
     else
       cuda::thread_maximum<1>(s, top);
-    cuda::start_rows<T::kGrouped>(top, rows, correction, p.scale_log2);
+    // Where a part is -inf, exponentials are infinite or NaN, and the check takes all scores.
+    if (T::kGrouped && !part)
+      cuda::start_rows<true>(top, rows, correction, p.scale_log2);
+    else
+      cuda::start_rows<false>(top, rows, correction, p.scale_log2);
     const cuda::Sums here = exponentiate<true>(coupled);
     keep_reference();
     return here;

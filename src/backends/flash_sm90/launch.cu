@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "src/backends/flash_sm90/auxiliary.hpp"
@@ -46,9 +47,12 @@ void set_sizes(Params& p, const Problem& problem, const Key& key, const Schedule
   if (key.mask != Mask::none || key.source != Source::dense) return;
   p.waves = p.items / team;
   p.rest = p.items % team;
-  // Pieces of at least four blocks, at most eight per item; none when that gains nothing.
+  // Pieces of at least four blocks, at most eight per item; none when that gains nothing, or when
+  // the kernel could not count their blocks in 31 bits.
   const int pieces = std::min({p.rest * std::min(p.blocks / 4, 8), team});
-  p.pieces = pieces <= p.rest || p.rest * 20 > team * 19 ? 0 : pieces;
+  const bool countable =
+      std::int64_t{pieces} * p.rest * p.blocks <= std::numeric_limits<int>::max();
+  p.pieces = pieces <= p.rest || p.rest * 20 > team * 19 || !countable ? 0 : pieces;
 }
 
 void set_panels(Params& p, const Problem& problem) {
