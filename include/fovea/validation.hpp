@@ -29,8 +29,8 @@ struct ValidationRecord {
 };
 
 // The kinds of cases that must have passed for a problem like this one to be verified; empty when
-// no run holds such problems: other than bf16 in and out, heads above 256, causal, windows, masks
-// other than of keys, pieces. Pure; thread-safe.
+// no run holds such problems: other than bf16 in and out, heads above 256 (sparse: 128), causal,
+// windows, masks other than of keys, pieces. Pure; thread-safe.
 FOVEA_API std::vector<std::string> validation_kinds(const Problem& problem);
 
 // Whether the record's path has passed every kind of this problem. Without a pattern, problems of

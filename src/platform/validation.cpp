@@ -115,10 +115,11 @@ std::string device_class(const DeviceFacts& facts) {
 }
 
 std::vector<std::string> validation_kinds(const Problem& problem) {
-  constexpr int64_t kLargestHead = 256;
+  constexpr int64_t kLargestHead = 256, kLargestSparseHead = 128;
+  const int64_t largest = problem.sparse ? kLargestSparseHead : kLargestHead;
   const MaskKind mask = problem.mask.kind;
-  if (problem.dtype != kBF16 || problem.out_dtype != kBF16 || problem.head_dim > kLargestHead ||
-      problem.dim_v > kLargestHead || problem.causal || problem.window != Window{} ||
+  if (problem.dtype != kBF16 || problem.out_dtype != kBF16 || problem.head_dim > largest ||
+      problem.dim_v > largest || problem.causal || problem.window != Window{} ||
       (mask != MaskKind::none && mask != MaskKind::keys) || !problem.pieces.empty())
     return {};
   if (problem.layout == Layout::packed && !problem.sparse) return {"packed"};

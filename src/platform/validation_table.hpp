@@ -18,7 +18,6 @@ inline constexpr ValidationRecord kRows[] = {
     {"FLASH_ATTN_4-fa4-sm_90.json", "FLASH_ATTN_4", "package fa4", "4.0.0b36", "unverified", "cuda", "sm_90", "2026-11-30", "packed, replay", "32/32, 64/64, 80/48, 128/128, 192/128, 256/256"},
     {"LOCAL_SPARSE_ATTN-sm_90.json", "LOCAL_SPARSE_ATTN", "fovea", "", "cuda.block_sparse_sm90", "cuda", "sm_90", "2026-11-30", "local window, local window key padding, replay", "64/64, 80/48, 96/96, 128/128"},
     {"RADIAL_ATTN-sm_90.json", "RADIAL_ATTN", "fovea", "", "cuda.block_sparse_sm90", "cuda", "sm_90", "2026-11-30", "radial, radial key padding, replay", "64/64, 80/48, 96/96, 128/128"},
-    {"SAGE_ATTN-sageattention-sm_90.json", "SAGE_ATTN", "package sageattention", "1.0.6", "package.sageattention", "cuda", "sm_90", "2026-11-30", "dense, unequal lengths, replay", "64/64, 128/128"},
     {"SPARGE_ATTN-sm_90.json", "SPARGE_ATTN", "fovea", "", "cuda.block_sparse_sm90", "cuda", "sm_90", "2026-11-30", "top-k, top-k key padding, top-k unequal lengths, replay", "64/64, 80/48, 96/96, 128/128"},
     {"TORCH_SDPA-sm_90.json", "TORCH_SDPA", "fovea", "", "cuda.sdpa", "cuda", "sm_90", "2026-11-30", "dense, key padding, unequal lengths, packed, replay", "32/32, 64/64, 80/48, 128/128, 192/128, 256/256"},
 };

@@ -137,6 +137,9 @@ TEST(Validation, ChosenBlocksAreTopKWithoutAPattern) {
     EXPECT_FALSE(covers(record, problem)) << own;
     record.kinds = "top-k, top-k key padding";
     EXPECT_TRUE(covers(record, problem)) << own;
+    // The sparse cases end at heads of 128.
+    EXPECT_FALSE(covers(record, *parse_problem("bf16 b2 h4 s256 d136 kvlen=256,3"))) << own;
+    EXPECT_FALSE(covers(record, *parse_problem("bf16 b2 h4 s256 d64 dv=256 sparse=topk"))) << own;
   }
 }
 
