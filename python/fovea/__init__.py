@@ -404,6 +404,8 @@ def load_plugins_from_environment() -> dict[str, _Any]:
 
 
 def __getattr__(name):
+    if name == "__version__":
+        return version()
     if name in ("BlockMask", "MaskMap", "SparseAttentionState"):
         from . import sparse
 

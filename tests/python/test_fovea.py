@@ -282,6 +282,7 @@ class ReportTest(unittest.TestCase):
 
     def test_version(self):
         self.assertRegex(fovea.version(), r"^\d+\.\d+\.\d+$")
+        self.assertEqual(fovea.__version__, fovea.version())
 
 
 if __name__ == "__main__":
