@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/core/tensor_members.hpp"
 #include "src/core/tensor_memory.hpp"
 #include "src/core/text.hpp"
 
@@ -13,24 +14,6 @@ namespace {
 
 constexpr size_t kGuard = 256;           // also the largest alignment that is kept
 constexpr unsigned char kPoison = 0xff;  // NaN in every float type
-
-struct Member {
-  const char* name;
-  TensorView AttentionTensors::*view;
-  bool output;
-};
-constexpr Member kMembers[] = {{"q", &AttentionTensors::q, false},
-                               {"k", &AttentionTensors::k, false},
-                               {"v", &AttentionTensors::v, false},
-                               {"mask", &AttentionTensors::mask, false},
-                               {"kv_lengths", &AttentionTensors::kv_lengths, false},
-                               {"cu_seqlens_q", &AttentionTensors::cu_seqlens_q, false},
-                               {"cu_seqlens_kv", &AttentionTensors::cu_seqlens_kv, false},
-                               {"block_counts", &AttentionTensors::block_counts, false},
-                               {"block_indices", &AttentionTensors::block_indices, false},
-                               {"block_partial", &AttentionTensors::block_partial, false},
-                               {"out", &AttentionTensors::out, true},
-                               {"lse", &AttentionTensors::lse, true}};
 
 bool poisoned(const unsigned char* bytes, size_t count) {
   return std::all_of(bytes, bytes + count, [](unsigned char byte) { return byte == kPoison; });
@@ -43,7 +26,7 @@ Result<DeviceTensors> DeviceTensors::upload(const AttentionTensors& host, Device
   DeviceTensors result;
   result.stream_ = stream;
   result.tensors_ = host;
-  for (const Member& member : kMembers) {
+  for (const TensorMember& member : kTensorMembers) {
     const TensorView& from = host.*member.view;
     if (!from.present()) continue;
     FOVEA_CHECK(check_memory(member.name, from));

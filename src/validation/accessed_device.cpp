@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/core/tensor_members.hpp"
 #include "src/core/tensor_memory.hpp"
 #include "src/core/text.hpp"
 #include "src/plugin/adapter.hpp"
@@ -16,24 +17,6 @@ namespace {
 
 constexpr size_t kGuard = 256;                     // bytes around every tensor, also the alignment
 constexpr char kPoison = static_cast<char>(0xff);  // NaN in every float type
-
-struct Member {
-  const char* name;
-  TensorView AttentionTensors::*view;
-  bool output;
-};
-constexpr Member kMembers[] = {{"q", &AttentionTensors::q, false},
-                               {"k", &AttentionTensors::k, false},
-                               {"v", &AttentionTensors::v, false},
-                               {"mask", &AttentionTensors::mask, false},
-                               {"kv_lengths", &AttentionTensors::kv_lengths, false},
-                               {"cu_seqlens_q", &AttentionTensors::cu_seqlens_q, false},
-                               {"cu_seqlens_kv", &AttentionTensors::cu_seqlens_kv, false},
-                               {"block_counts", &AttentionTensors::block_counts, false},
-                               {"block_indices", &AttentionTensors::block_indices, false},
-                               {"block_partial", &AttentionTensors::block_partial, false},
-                               {"out", &AttentionTensors::out, true},
-                               {"lse", &AttentionTensors::lse, true}};
 
 // The entries of an access as calls that fail with an error.
 class Calls {
@@ -164,7 +147,7 @@ class AccessedDevice final : public RunDevice {
     forget();
     copies_.clear();
     AttentionTensors staged = host;
-    for (const Member& member : kMembers) {
+    for (const TensorMember& member : kTensorMembers) {
       const TensorView& from = host.*member.view;
       if (!from.present()) continue;
       FOVEA_CHECK(check_memory(member.name, from));
@@ -249,7 +232,7 @@ class AccessedDevice final : public RunDevice {
 
  private:
   struct Copy {
-    const Member* member;
+    const TensorMember* member;
     size_t bytes;  // between the first and the last element
     Buffer memory;
   };
