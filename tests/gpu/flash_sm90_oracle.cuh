@@ -122,6 +122,18 @@ __global__ void attention(Job j) {
   if (threadIdx.x == 0) j.lse[at] = sum == 0 ? -INFINITY : mx + log(sum);
 }
 
+/// `value` in column 0 of rows `from` and later, of these the first eight of every `every`.
+__global__ void fill_first_column(std::uint16_t* p, long long s_batch, long long s_row,
+                                  long long s_head, int batch, int rows, int heads,
+                                  std::uint16_t value, int from, int every) {
+  const long long total = 1ll * batch * rows * heads;
+  for (long long i = blockIdx.x * 1ll * blockDim.x + threadIdx.x; i < total;
+       i += 1ll * gridDim.x * blockDim.x) {
+    const long long h = i % heads, r = i / heads % rows, b = i / heads / rows;
+    if (r >= from && r % every < 8) p[b * s_batch + r * s_row + h * s_head] = value;
+  }
+}
+
 /// N(0,1) * amplitude, growing linearly to (1 + growth) times that in the last row, into a strided
 /// [batch, rows, heads, columns] view.
 __global__ void fill_normal(void* p, int bf16, long long s_batch, long long s_row, long long s_head,

@@ -470,6 +470,9 @@ struct Consumer {
       cuda::pin(o);
     }
     free_v();
+    // Pads too have to be there before this thread block may end.
+    pass_k_pads(pads);
+    pass_v_pads(pads);
     finish(rows, *task, piece);
   }
 };
