@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "fovea/tensor_view.hpp"
 #include "src/core/list_shape.hpp"
+#include "src/core/tensor_members.hpp"
 #include "src/core/tensor_memory.hpp"
 
 namespace fovea::backends {
@@ -152,29 +154,25 @@ Status check_lists(const Problem& p, const AttentionTensors& t, Device device) {
   return {};
 }
 
-Status check_apart(std::string_view name, const TensorView& output, const AttentionTensors& t) {
-  const std::pair<std::string_view, const TensorView*> inputs[] = {
-      {"q", &t.q},
-      {"k", &t.k},
-      {"v", &t.v},
-      {"mask", &t.mask},
-      {"kv_lengths", &t.kv_lengths},
-      {"cu_seqlens_q", &t.cu_seqlens_q},
-      {"cu_seqlens_kv", &t.cu_seqlens_kv},
-      {"block_counts", &t.block_counts},
-      {"block_indices", &t.block_indices},
-      {"block_partial", &t.block_partial}};
-  for (const auto& [input, view] : inputs)
-    if (may_overlap(output, *view))
-      return wrong(name, "overlaps the memory of " + std::string(input));
-  return {};
+// The memory of the tensors of a call, in the order of kTensorMembers; none of those that are
+// absent.
+using Ranges = std::array<MemoryRange, std::size(kTensorMembers)>;
+Ranges memory_of(const AttentionTensors& t) {
+  Ranges ranges;
+  for (size_t i = 0; i < ranges.size(); ++i)
+    if (const TensorView& view = t.*kTensorMembers[i].view; view.data != nullptr)
+      ranges[i] = memory_range(view);
+  return ranges;
 }
 
-Status check_output(const Expected& e, const TensorView& t, const AttentionTensors& all,
-                    Device device) {
+Status check_output(const Expected& e, const TensorView& t, const Ranges& ranges, Device device) {
   FOVEA_CHECK(check_one(e, t, device));
   if (!t.contiguous()) return wrong(e.name, "is not contiguous");
-  return check_apart(e.name, t, all);
+  const MemoryRange own = memory_range(t);
+  for (size_t i = 0; i < ranges.size(); ++i)
+    if (!kTensorMembers[i].output && own.overlaps(ranges[i]))
+      return wrong(e.name, std::string("overlaps the memory of ") + kTensorMembers[i].name);
+  return {};
 }
 
 }  // namespace
@@ -211,15 +209,16 @@ Status check_tensors(const Problem& p, const AttentionTensors& t, Device device,
   for (const auto& [name, view] : aligned)
     if (reinterpret_cast<uintptr_t>(view->data) % alignment != 0)
       return wrong(name, "is not aligned to " + std::to_string(alignment) + " bytes");
+  const Ranges ranges = memory_of(t);
   FOVEA_CHECK(check_output(
       heads_tensor("out", p.out_dtype, p.out_layout, p.batch, p.seq_q, p.heads_q, p.dim_v), t.out,
-      t, device));
+      ranges, device));
   FOVEA_CHECK(check_presence("lse", t.lse, p.lse));
   if (!p.lse) return {};
   const Expected lse = p.layout == Layout::packed
                            ? Expected{"lse", kF32, {p.heads_q, p.seq_q}, 2}
                            : Expected{"lse", kF32, {p.batch, p.heads_q, p.seq_q}, 3};
-  FOVEA_CHECK(check_output(lse, t.lse, t, device));
+  FOVEA_CHECK(check_output(lse, t.lse, ranges, device));
   if (may_overlap(t.out, t.lse)) return wrong("lse", "overlaps the memory of out");
   return {};
 }

@@ -59,13 +59,12 @@ Status check_memory(std::string_view name, const TensorView& view) {
   return {};
 }
 
+MemoryRange memory_range(const TensorView& view) noexcept {
+  return {reinterpret_cast<uintptr_t>(view.data), static_cast<uintptr_t>(extent_bytes(view))};
+}
+
 bool may_overlap(const TensorView& a, const TensorView& b) noexcept {
-  const auto start_a = reinterpret_cast<uintptr_t>(a.data);
-  const auto start_b = reinterpret_cast<uintptr_t>(b.data);
-  const auto bytes_a = static_cast<uintptr_t>(extent_bytes(a));
-  const auto bytes_b = static_cast<uintptr_t>(extent_bytes(b));
-  if (bytes_a == 0 || bytes_b == 0) return false;
-  return start_a <= start_b ? start_b - start_a < bytes_a : start_a - start_b < bytes_b;
+  return memory_range(a).overlaps(memory_range(b));
 }
 
 }  // namespace fovea

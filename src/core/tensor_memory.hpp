@@ -18,6 +18,17 @@ int64_t extent_bytes(const TensorView& view) noexcept;
 // element size. Error invalid_tensor naming the tensor.
 Status check_memory(std::string_view name, const TensorView& view);
 
+// The bytes between the first and the last element of a view that has passed check_memory.
+struct MemoryRange {
+  uintptr_t start = 0, bytes = 0;
+
+  bool overlaps(const MemoryRange& other) const noexcept {
+    if (bytes == 0 || other.bytes == 0) return false;
+    return start <= other.start ? other.start - start < bytes : start - other.start < other.bytes;
+  }
+};
+MemoryRange memory_range(const TensorView& view) noexcept;
+
 // True when the two may share a byte. Both must have passed check_memory.
 bool may_overlap(const TensorView& a, const TensorView& b) noexcept;
 

@@ -54,13 +54,14 @@ FOVEA_DEVICE void thread_maximum(const float (&s)[kScores], float (&top)[2]) {
 }
 
 /// The rows start with a reference that at least one of their scores attains: the largest of the
-/// quad's `top`. kMasked: whole rows may be -inf.
+/// quad's `top`. kMasked: keys are hidden, and whole rows may be. (Otherwise infinite keys may make
+/// all of a row's scores -inf; against a finite reference their exponents stay that.)
 template <bool kMasked>
 FOVEA_DEVICE void start_rows(const float (&top)[2], Rows& rows, Correction& c, float scale_log2) {
   c.grew = true;
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    rows.maximum[h] = quad_max(top[h]);
+    rows.maximum[h] = kMasked ? quad_max(top[h]) : fmaxf(quad_max(top[h]), -0x1p110f);
     rows.sum[h] = 0.f;
     // A row without a visible key: exponents are taken against 0, so that they stay -inf.
     c.maximum[h] = (kMasked && rows.maximum[h] == -INFINITY ? 0.f : rows.maximum[h]) * scale_log2;

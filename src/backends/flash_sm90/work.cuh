@@ -341,8 +341,8 @@ struct Walk {
 #pragma unroll 1
     for (int g = group, from = base; g < groups(); g++, from = 0)
       units += (group_items(g) - from) * group_blocks(g);
-    // Pieces of at least four blocks, at most eight per item; none when that gains nothing, or where
-    // piece_begin would need more than 31 bits.
+    // Pieces of at least four blocks, at most eight per item; none when that gains nothing, or
+    // where piece_begin would need more than 31 bits.
     pieces = min(min(units / 4, rest * 8), team);
     if (pieces <= rest || rest * 20 > team * 19 || units > 0x7fffffff / team) {
       pieces = 0;
