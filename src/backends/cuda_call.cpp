@@ -41,8 +41,8 @@ class CallPlan final : public Plan {
   CallPlan(Problem problem, Device device, size_t alignment, Receipt receipt, CallLauncher launch)
       : problem_(std::move(problem)),
         device_(device),
+        tensors_(problem_, device, alignment),
         call_(make_call(problem_)),
-        alignment_(alignment),
         receipt_(std::move(receipt)),
         launch_(std::move(launch)) {
     receipt_.device = to_string(device_);
@@ -52,7 +52,7 @@ class CallPlan final : public Plan {
   const Receipt& receipt() const noexcept override { return receipt_; }
 
   Status run(const AttentionTensors& t, Workspace, Stream stream) const noexcept override {
-    FOVEA_CHECK(check_tensors(problem_, t, device_, alignment_));
+    FOVEA_CHECK(tensors_.check(t));
     cuda::AttentionCall call = call_;
     call.q.data = t.q.data;
     call.k.data = t.k.data;
@@ -81,8 +81,8 @@ class CallPlan final : public Plan {
  private:
   Problem problem_;
   Device device_;
+  PlannedTensors tensors_;
   cuda::AttentionCall call_;
-  size_t alignment_;
   Receipt receipt_;
   CallLauncher launch_;
 };

@@ -1,5 +1,6 @@
 #include "src/backends/run_tensors.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <iterator>
@@ -84,14 +85,14 @@ Expected heads_tensor(std::string_view name, DType dtype, Layout layout, int64_t
   return {name, dtype, {batch, seq, heads, dim}, 4};
 }
 
+std::array<int64_t, 4> strides_of(Layout layout, const Strides& s) {
+  if (layout == Layout::packed) return {s.seq, s.head, 1};
+  if (layout == Layout::bhsd) return {s.batch, s.head, s.seq, 1};
+  return {s.batch, s.seq, s.head, 1};
+}
+
 Status check_strides(const Expected& e, const TensorView& t, Layout layout, const Strides& s) {
-  std::array<int64_t, 4> planned{};
-  if (layout == Layout::packed)
-    planned = {s.seq, s.head, 1};
-  else if (layout == Layout::bhsd)
-    planned = {s.batch, s.head, s.seq, 1};
-  else
-    planned = {s.batch, s.seq, s.head, 1};
+  const std::array<int64_t, 4> planned = strides_of(layout, s);
   bool empty = false;
   for (size_t i = 0; i < e.rank; ++i) empty = empty || t.shape[i] == 0;
   for (size_t i = 0; !empty && i < e.rank; ++i)
@@ -154,6 +155,14 @@ Status check_lists(const Problem& p, const AttentionTensors& t, Device device) {
   return {};
 }
 
+Expected expected_out(const Problem& p) {
+  return heads_tensor("out", p.out_dtype, p.out_layout, p.batch, p.seq_q, p.heads_q, p.dim_v);
+}
+Expected expected_lse(const Problem& p) {
+  if (p.layout == Layout::packed) return {"lse", kF32, {p.heads_q, p.seq_q}, 2};
+  return {"lse", kF32, {p.batch, p.heads_q, p.seq_q}, 3};
+}
+
 // The memory of the tensors of a call, in the order of kTensorMembers; none of those that are
 // absent.
 using Ranges = std::array<MemoryRange, std::size(kTensorMembers)>;
@@ -210,17 +219,76 @@ Status check_tensors(const Problem& p, const AttentionTensors& t, Device device,
     if (reinterpret_cast<uintptr_t>(view->data) % alignment != 0)
       return wrong(name, "is not aligned to " + std::to_string(alignment) + " bytes");
   const Ranges ranges = memory_of(t);
-  FOVEA_CHECK(check_output(
-      heads_tensor("out", p.out_dtype, p.out_layout, p.batch, p.seq_q, p.heads_q, p.dim_v), t.out,
-      ranges, device));
+  FOVEA_CHECK(check_output(expected_out(p), t.out, ranges, device));
   FOVEA_CHECK(check_presence("lse", t.lse, p.lse));
   if (!p.lse) return {};
-  const Expected lse = p.layout == Layout::packed
-                           ? Expected{"lse", kF32, {p.heads_q, p.seq_q}, 2}
-                           : Expected{"lse", kF32, {p.batch, p.heads_q, p.seq_q}, 3};
-  FOVEA_CHECK(check_output(lse, t.lse, ranges, device));
+  FOVEA_CHECK(check_output(expected_lse(p), t.lse, ranges, device));
   if (may_overlap(t.out, t.lse)) return wrong("lse", "overlaps the memory of out");
   return {};
+}
+
+PlannedTensors::PlannedTensors(const Problem& planned, Device device, size_t alignment)
+    : problem_(planned), device_(device), alignment_(alignment) {
+  const Problem& p = problem_;
+  several_forms_ = p.mask.kind != MaskKind::none || list_shape(p).has_value();
+  const auto expect = [&](TensorView AttentionTensors::*member, const Expected& e,
+                          const Strides* strides) {
+    TensorView view = make_view(nullptr, e.dtype, e.sizes(), device);
+    if (strides != nullptr) {
+      const std::array<int64_t, 4> steps = strides_of(p.layout, *strides);
+      std::copy_n(steps.begin(), e.rank, view.stride.begin());
+    }
+    for (size_t i = 0; i < views_.size(); ++i)
+      if (kTensorMembers[i].view == member) {
+        views_[i] = view;
+        bytes_[i] = memory_range(view).bytes;
+      }
+  };
+  const auto heads = [&](int64_t seq, int64_t count, int64_t dim) {
+    return heads_tensor({}, p.dtype, p.layout, p.batch, seq, count, dim);
+  };
+  expect(&AttentionTensors::q, heads(p.seq_q, p.heads_q, p.head_dim), &p.q_strides);
+  expect(&AttentionTensors::k, heads(p.seq_kv, p.heads_kv, p.head_dim), &p.k_strides);
+  expect(&AttentionTensors::v, heads(p.seq_kv, p.heads_kv, p.dim_v), &p.v_strides);
+  if (p.has_kv_lengths) expect(&AttentionTensors::kv_lengths, {{}, kI32, {p.batch}, 1}, nullptr);
+  if (p.layout == Layout::packed) {
+    const Expected offsets{{}, kI32, {p.documents + 1}, 1};
+    expect(&AttentionTensors::cu_seqlens_q, offsets, nullptr);
+    expect(&AttentionTensors::cu_seqlens_kv, offsets, nullptr);
+  }
+  expect(&AttentionTensors::out, expected_out(p), nullptr);
+  if (p.lse) expect(&AttentionTensors::lse, expected_lse(p), nullptr);
+}
+
+bool PlannedTensors::plainly_right(const AttentionTensors& t) const noexcept {
+  if (several_forms_ || t.prepared != nullptr) return false;
+  Ranges ranges;
+  for (size_t i = 0; i < views_.size(); ++i) {
+    const TensorView &view = t.*kTensorMembers[i].view, &planned = views_[i];
+    if (view.rank != planned.rank) return false;
+    if (planned.rank == 0) {
+      if (view.present()) return false;
+      continue;
+    }
+    if (view.data == nullptr || view.device != planned.device || view.dtype != planned.dtype ||
+        view.shape != planned.shape || view.stride != planned.stride)
+      return false;
+    ranges[i] = {reinterpret_cast<uintptr_t>(view.data), bytes_[i]};
+  }
+  const auto misaligned = [&](const TensorView& view) {
+    return reinterpret_cast<uintptr_t>(view.data) % alignment_ != 0;
+  };
+  if (misaligned(t.q) || misaligned(t.k) || misaligned(t.v) || misaligned(t.out)) return false;
+  for (size_t out = 0; out < ranges.size(); ++out) {
+    if (!kTensorMembers[out].output) continue;
+    for (size_t i = 0; i < out; ++i)
+      if (ranges[out].overlaps(ranges[i])) return false;
+  }
+  return true;
+}
+
+Status PlannedTensors::check(const AttentionTensors& t) const {
+  return plainly_right(t) ? Status{} : check_tensors(problem_, t, device_, alignment_);
 }
 
 Status check_workspace(Workspace workspace, size_t needed) {

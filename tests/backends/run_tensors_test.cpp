@@ -117,5 +117,55 @@ TEST(RunTensors, Workspace) {
   EXPECT_EQ(check_workspace({memory + 64, 256}, 256).error().code, ErrorCode::invalid_argument);
 }
 
+// The check with most of its work done beforehand says what the whole check says.
+TEST(RunTensors, PlannedTensorsAgreeWithTheWholeCheck) {
+  using Change = std::function<void(AttentionTensors&)>;
+  const Change changes[] = {
+      [](AttentionTensors&) {},
+      [](AttentionTensors& t) { t.q.data = nullptr; },
+      [](AttentionTensors& t) { t.k.shape[1] += 1; },
+      [](AttentionTensors& t) { t.v.stride[0] += 8; },
+      [](AttentionTensors& t) { t.k.dtype = kI64; },
+      [](AttentionTensors& t) {
+        t.q.device = {DeviceType::cuda, 1};
+      },
+      [](AttentionTensors& t) { t.q.rank = 2; },
+      [](AttentionTensors& t) { t.out.data = static_cast<char*>(t.v.data) + 4; },
+      [](AttentionTensors& t) { t.lse.data = t.out.data; },
+      [](AttentionTensors& t) { t.lse = {}; },
+      [](AttentionTensors& t) { t.out.data = static_cast<char*>(t.out.data) + 4; },
+      [](AttentionTensors& t) { t.kv_lengths = t.q; },
+      [](AttentionTensors& t) { t.cu_seqlens_q = {}; },
+      [](AttentionTensors& t) { t.mask = t.k; },
+      [](AttentionTensors& t) { t.block_counts = t.k; },
+      [](AttentionTensors& t) { std::swap(t.q, t.out); },
+  };
+  int accepted = 0, refused = 0;
+  for (const char* text :
+       {"f32 b2 h4 s5 d8 hk=2 sk=7 dv=3 lse=1",
+        "bf16 b2 h2 s5 d8 layout=bhsd outlayout=bshd out=f32",
+        "f16 b1 h2 s9 d8 layout=packed docs=4:4,5:5 lse=1", "f32 b2 h2 s5 d8 mask=keys kvlen=1,5",
+        "f32 b2 h2 s5 d8 mask=bias maskdims=bhq", "f32 b0 h2 s5 d8", "f32 b2 h2 s0 d8 sk=0",
+        "f32 b2 h4 s5 d8 hk=2 strides=expanded", "f32 b1 h1 s1 d1 strides=custom:9,9,9/9,9,9/9,9,9",
+        "f32 b2 h2 s5 d8 kvlen=1,5"})
+    for (const size_t alignment : {size_t{1}, size_t{16}}) {
+      const Call call = make(text);
+      const PlannedTensors planned(call.problem, kCpu, alignment);
+      for (size_t i = 0; i < std::size(changes); ++i) {
+        AttentionTensors tensors = call.tensors;
+        changes[i](tensors);
+        const Status whole = check_tensors(call.problem, tensors, kCpu, alignment);
+        const Status quick = planned.check(tensors);
+        ASSERT_EQ(whole.has_value(), quick.has_value()) << text << ", change " << i;
+        if (!whole) {
+          EXPECT_EQ(whole.error().message, quick.error().message);
+        }
+        (whole ? accepted : refused)++;
+      }
+    }
+  EXPECT_GT(accepted, 20);
+  EXPECT_GT(refused, 100);
+}
+
 }  // namespace
 }  // namespace fovea::backends

@@ -131,6 +131,7 @@ class CudnnPlan final : public Plan {
             Receipt receipt)
       : problem_(std::move(problem)),
         device_(device),
+        tensors_(problem_, device, 16),
         graph_(std::move(graph)),
         receipt_(std::move(receipt)) {}
 
@@ -139,7 +140,7 @@ class CudnnPlan final : public Plan {
 
   Status run(const AttentionTensors& t, Workspace workspace,
              Stream stream) const noexcept override {
-    FOVEA_CHECK(check_tensors(problem_, t, device_, 16));
+    FOVEA_CHECK(tensors_.check(t));
     FOVEA_CHECK(check_workspace(workspace, workspace_bytes()));
     if (graph_ == nullptr) return {};
     cudnn::Pointers p;
@@ -172,6 +173,7 @@ class CudnnPlan final : public Plan {
 
   Problem problem_;
   Device device_;
+  PlannedTensors tensors_;
   std::shared_ptr<const cudnn::Graph> graph_;
   Receipt receipt_;
 };

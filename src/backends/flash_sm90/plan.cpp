@@ -85,12 +85,19 @@ flash_sm90::Tensor contiguous(const TensorView& t, const Problem& p) {
   return {t.data, p.seq_q * p.heads_q * line, p.heads_q * line, line};
 }
 
+// A call brings no lists where the plan has a mask.
+Problem as_called(Problem problem, const ListRequest* lists) {
+  if (lists != nullptr && lists->mask != nullptr) problem.sparse.reset();
+  return problem;
+}
+
 class FlashSm90Plan final : public Plan {
  public:
   FlashSm90Plan(Problem problem, const flash_sm90::Choice& choice, Device device, Receipt receipt,
                 const ListRequest* lists)
-      : problem_(std::move(problem)),
+      : problem_(as_called(std::move(problem), lists)),
         device_(device),
+        tensors_(problem_, device, 16),
         kernel_problem_(flash_sm90_problem(problem_, lists != nullptr ? &lists->shape : nullptr)),
         choice_(choice),
         receipt_(std::move(receipt)) {
@@ -99,7 +106,6 @@ class FlashSm90Plan final : public Plan {
     if (lists->topk) selection_ = make_selection(problem_, *lists->topk);
     list_shape_ = lists->shape;
     mask_ = lists->mask;
-    if (mask_ != nullptr) problem_.sparse.reset();  // a call brings no lists
   }
 
   // Loads the kernels and the lists that are known on the plan's device.
@@ -134,7 +140,7 @@ class FlashSm90Plan final : public Plan {
 
   Status run(const AttentionTensors& t, Workspace workspace,
              Stream stream) const noexcept override {
-    FOVEA_CHECK(check_tensors(problem_, t, device_, 16));
+    FOVEA_CHECK(tensors_.check(t));
     FOVEA_CHECK(check_workspace(workspace, workspace_bytes()));
     flash_sm90::Arguments a;
     a.q = strided(t.q, problem_.q_strides);
@@ -218,6 +224,7 @@ class FlashSm90Plan final : public Plan {
 
   Problem problem_;
   Device device_;
+  PlannedTensors tensors_;
   flash_sm90::Problem kernel_problem_;
   flash_sm90::Choice choice_;
   Receipt receipt_;
