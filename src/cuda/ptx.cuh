@@ -45,22 +45,6 @@ FOVEA_DEVICE void mbarrier_arrive_if(bool arrives, uint32_t barrier) {
 FOVEA_DEVICE void mbarrier_arrive_remote(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-/// The same in threads where `arrives` holds, without a branch.
-FOVEA_DEVICE void mbarrier_arrive_remote_if(bool arrives, uint32_t barrier) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %1, 0;\n"
-      "@p mbarrier.arrive.shared::cluster.b64 _, [%0];\n}" ::"r"(barrier),
-      "r"(static_cast<int>(arrives))
-      : "memory");
-}
-/// Stores a word in another block of the cluster and counts its four bytes on a barrier there; both
-/// addresses are from map_to_cta.
-FOVEA_DEVICE void store_async_remote(uint32_t target, int value, uint32_t barrier) {
-  asm volatile(
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.s32 [%0], %1, [%2];" ::"r"(target),
-      "r"(value), "r"(barrier)
-      : "memory");
-}
 /// Waits until the phase of the given parity has completed. The suspend hint (ns) keeps waiting
 /// threads from polling.
 FOVEA_DEVICE void mbarrier_wait(uint32_t barrier, uint32_t parity) {

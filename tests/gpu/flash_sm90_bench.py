@@ -4,9 +4,8 @@ flash_sm90_bench.py LIBRARY [--shapes B:H:Sq:Skv:D[:kind],...] [--rounds N] [--s
 kind: f16, float (float32 output), causal, pad (key lengths: item 0 full, others 0.7164 of it), keys (hides keys 11-63
 of every row), bnN (block of N keys), listP (random block lists, P percent of the blocks), bandW (a band of W percent
 and the first block), radialD (decay D percent, 21 frames); lists: TFLOP/s per kept block, of bq64 or 128 queries x
-bk64 or 128 keys; at64: q, k and v begin in the middle of a 128-byte line; share: also with the loads shared by two
-rows of blocks, and dense, with the ratio of dense time *
-density to each. topkP: the selection of blocks alone at sparsity P percent, in microseconds beside reading q and k at
+bk64 or 128 keys; at64: q, k and v begin in the middle of a 128-byte line; dense: beside the dense kernel, with the
+ratio of dense time * density to the lists' time. topkP: the selection of blocks alone at sparsity P percent, in microseconds beside reading q and k at
 4 TB/s. Libraries given with --other have the study's entry points attn_fwd, attn_workspace and attn_head_dim.
 """
 import argparse, ctypes as C, random, statistics, time
@@ -22,7 +21,7 @@ class Call(C.Structure):
                                           "kv_lengths", "key_mask", "counts", "indices")]
                 + [(n, C.c_int) for n in ("batch", "heads", "heads_kv", "seq_q", "seq_kv", "head_dim", "dim_v",
                                           "multiprocessors", "f16", "band", "left", "right", "out_float", "block_kv")]
-                + [("scale", C.c_float)] + [(n, C.c_int) for n in ("list_block_q", "list_block_kv", "list_shared")]
+                + [("scale", C.c_float)] + [(n, C.c_int) for n in ("list_block_q", "list_block_kv")]
                 + [(f"{t}_{s}", C.c_longlong) for t in "qkvo" for s in ("batch", "row", "head")])
 
 
@@ -47,13 +46,13 @@ def strides(a, **tensors):
 
 
 def ours(lib, q, k, v, o, lse, block_kv=0, lengths=None, mask=None, causal=False, lists=None,
-         blocks=(128, 128), shared=False):
+         blocks=(128, 128)):
     a = Call(q=q.data_ptr(), k=k.data_ptr(), v=v.data_ptr(), out=o.data_ptr(), lse=lse.data_ptr(),
              stream=torch.cuda.current_stream().cuda_stream, batch=q.shape[0], heads=q.shape[2], heads_kv=k.shape[2],
              seq_q=q.shape[1], seq_kv=k.shape[1], head_dim=q.shape[3], dim_v=v.shape[3], multiprocessors=SMS,
              f16=q.dtype == torch.float16, band=causal, left=-1, right=0 if causal else -1,
              out_float=o.dtype == torch.float32, block_kv=block_kv, scale=q.shape[3] ** -0.5,
-             list_block_q=blocks[0], list_block_kv=blocks[1], list_shared=shared)
+             list_block_q=blocks[0], list_block_kv=blocks[1])
     if lengths is not None: a.kv_lengths = lengths.data_ptr()
     if mask is not None: a.key_mask = mask.data_ptr()
     if lists is not None: a.counts, a.indices = (t.data_ptr() for t in lists)
@@ -76,16 +75,6 @@ def planned(lib, problem, columns):
     counts, indices = torch.zeros(rows, dtype=torch.int32), torch.zeros(rows, columns, dtype=torch.int32)
     lib.planned_lists_call(problem.encode(), C.c_void_p(counts.data_ptr()), C.c_void_p(indices.data_ptr()))
     return (counts.to(DEV), indices.to(DEV)), counts.sum().item() / (rows * columns)
-
-
-def share(lib, lists, seq_kv):
-    counts, indices = (t.cpu() for t in lists)
-    rows, columns = indices.shape
-    pairs = -(-rows // 2)
-    heads, entries = torch.zeros(pairs, 4, dtype=torch.int32), torch.zeros(2 * pairs, columns, dtype=torch.int32)
-    lib.share_lists_call(*(C.c_void_p(t.data_ptr()) for t in (counts, indices)), rows, columns,
-                         columns - 1 if seq_kv % 128 else -1, *(C.c_void_p(t.data_ptr()) for t in (heads, entries)))
-    return heads.to(DEV), entries.to(DEV)
 
 
 def selection(lib, q, k, block, sparsity):
@@ -223,11 +212,7 @@ def main():
             except RuntimeError as e:
                 if n == "ours": print(spec, n, e)
         whole = {n: 1.0 for n in fs}
-        if "share" in kinds:
-            paired = share(libs["ours"], lists, Sk)
-            for n, l in libs.items():
-                if hasattr(l, "share_lists_call"):
-                    fs[n + "_shared"] = ours(l, q, k, v, o, lse, lists=paired, shared=True)
+        if "dense" in kinds:
             fs.pop("cudnn", None)
             fs["dense"], whole["dense"] = ours(libs["ours"], q, k, v, o, lse), 1 / kept
             fs["ours"]()

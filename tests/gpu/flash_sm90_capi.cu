@@ -6,7 +6,6 @@
 #include "fovea/sparse.hpp"
 #include "src/backends/block_topk_sm90/select.hpp"
 #include "src/backends/flash_sm90/launch.hpp"
-#include "src/backends/flash_sm90/shared_lists.hpp"
 #include "src/sparse/pattern.hpp"
 
 using namespace fovea::flash_sm90;
@@ -23,7 +22,6 @@ struct FlashCall {
   int f16, band, left, right, out_float, block_kv;  // block_kv 0: chosen
   float scale;
   int list_block_q, list_block_kv;  // tokens of a block, 64 or 128
-  int list_shared;                  // the lists are those of share_lists_call
   long long q_batch, q_row, q_head, k_batch, k_row, k_head, v_batch, v_row, v_head, o_batch, o_row,
       o_head;
 };
@@ -47,7 +45,6 @@ __attribute__((visibility("default"))) long long flash_sm90_call(const FlashCall
   if (problem.list) {
     problem.list_block_q = c->list_block_q;
     problem.list_block_kv = c->list_block_kv;
-    problem.list_shared = c->list_shared != 0;
   }
   problem.window_left = c->left;
   problem.window_right = c->right;
@@ -100,20 +97,6 @@ __attribute__((visibility("default"))) long long planned_lists_call(const char* 
     std::copy(list.begin(), list.end(), indices + row * m.columns());
   }
   return m.rows();
-}
-
-/// Arranges lists [rows], [rows, columns] for calls with list_shared: heads [pairs, 4] and entries
-/// [2 * pairs, columns], pairs = rows / 2 rounded up. All on the host.
-__attribute__((visibility("default"))) void share_lists_call(const int* counts, const int* indices,
-                                                             int rows, int columns,
-                                                             int partial_block, int* heads,
-                                                             int* entries) {
-  const auto n = static_cast<std::size_t>(rows);
-  const SharedLists shared =
-      share_lists({{counts, n}, {indices, n * static_cast<std::size_t>(columns)}, rows, columns},
-                  partial_block);
-  std::copy(shared.heads.begin(), shared.heads.end(), heads);
-  std::copy(shared.entries.begin(), shared.entries.end(), entries);
 }
 
 struct TopkCall {

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "src/backends/flash_sm90/launch.hpp"
-#include "src/backends/flash_sm90/shared_lists.hpp"
 #include "tests/gpu/flash_sm90_oracle.cuh"
 
 using namespace fovea::flash_sm90;
@@ -29,8 +28,6 @@ struct Case {
   int key_mask = 0;  // 1: random, 2: keys 11..63 hidden, 3: whole blocks hidden; +10 per head
   int list = 0;      // block list: 1 one for all, 2 per batch item and head
   int density = 0;   // of its blocks, in percent
-  int alike = -1;    // Source::shared_list: percent of an odd row's blocks that are as in the row
-                     // before it; 0: the others are chosen anew, -1: the lists are not shared
   int block_q = 128, block_kv = 128;
   bool band = false;
   int left = -1, right = -1;
@@ -124,7 +121,6 @@ Report run(const Case& c, cudaStream_t stream) {
   problem.list = c.list != 0;
   problem.list_block_q = c.block_q;
   problem.list_block_kv = c.block_kv;
-  problem.list_shared = c.alike >= 0;
   problem.window_left = c.left;
   problem.window_right = c.right;
   problem.out_float = c.out_float;
@@ -227,26 +223,12 @@ Report run(const Case& c, cudaStream_t stream) {
       for (int k = 0; k < kv_blocks; k++) {
         std::uint64_t x = (seed + line * 977 + k + 1) * 0x9E3779B97F4A7C15ull;
         x ^= x >> 29;
-        bool on = k != 1 && line % 5 != 4 && static_cast<int>(x % 100) < c.density;
-        if (line % q_blocks % 2 == 1 && line % 5 != 4 &&
-            static_cast<int>((x >> 32) % 100) < c.alike)
-          on = blocks[blocks.size() - kv_blocks] != 0;
+        const bool on = k != 1 && line % 5 != 4 && static_cast<int>(x % 100) < c.density;
         blocks.push_back(on);
         if (on) indices[std::size_t{1} * line * kv_blocks + count++] = k;
       }
       counts.push_back(count);
     }
-  }
-  const SharedLists shared = c.alike < 0
-                                 ? SharedLists{}
-                                 : share_lists({counts, indices, q_blocks, kv_blocks},
-                                               seq_kv % c.block_kv == 0 ? -1 : kv_blocks - 1);
-  int list_rows = q_blocks, count_step = 1;
-  if (c.alike >= 0) {
-    counts = shared.heads;
-    indices = shared.entries;
-    list_rows = static_cast<int>(2 * shared.pairs);
-    count_step = 2;
   }
   Buffer bb(blocks.size() + 1), countb(counts.size() * 4 + 4), indexb(indices.size() * 4 + 4);
   if (c.list) {
@@ -256,11 +238,11 @@ Report run(const Case& c, cudaStream_t stream) {
     const bool own = c.list == 2;
     a.list_counts = static_cast<int*>(countb.data);
     a.list_indices = static_cast<int*>(indexb.data);
-    a.list_count_head = own ? list_rows * count_step : 0;
-    a.list_count_batch = own ? c.heads * list_rows * count_step : 0;
+    a.list_count_head = own ? q_blocks : 0;
+    a.list_count_batch = own ? c.heads * q_blocks : 0;
     a.list_index_tile = kv_blocks;
-    a.list_index_head = own ? list_rows * kv_blocks : 0;
-    a.list_index_batch = own ? c.heads * list_rows * kv_blocks : 0;
+    a.list_index_head = own ? q_blocks * kv_blocks : 0;
+    a.list_index_batch = own ? c.heads * q_blocks * kv_blocks : 0;
     for (int b = 0; b < batch; b++)
       for (int k = c.block_kv; k < std::min(2 * c.block_kv, seq_kv); k++)
         for (int h = 0; h < c.heads_kv; h++) {

@@ -98,7 +98,7 @@ std::vector<Case> make_cases() {
               add(c);
             };
             c = base("list ", 2, 4, 2, 1000, 1400);
-            list("shared", 1, 40);
+            list("one for all", 1, 40);
             c = base("list ", 2, 6, 6, 2500, 2500);
             list("per head", 2, 30);
             c = base("list ", 2, 4, 2, 1000, 2400);
@@ -114,34 +114,6 @@ std::vector<Case> make_cases() {
             c = base("list ", 1, 2, 2, 300, 300);
             list("of nothing", 1, 0);
           }
-      }
-      if (d == 128) {
-        const auto shared = [&](Case s, int kind, int density, int alike) {
-          s.list = kind;
-          s.density = density;
-          s.alike = alike;
-          s.name = "shared " + std::to_string(density) + "% alike " + std::to_string(alike);
-          add(s);
-        };
-        shared(base("", 2, 4, 2, 1000, 1400), 1, 40, 90);
-        shared(base("", 2, 4, 2, 1100, 1408), 1, 40, 0);
-        shared(base("", 2, 6, 6, 2500, 2500), 2, 30, 80);
-        shared(base("", 1, 5, 5, 2100, 3000), 2, 10, 50);
-        shared(base("", 1, 3, 1, 300, 1300), 2, 100, 100);
-        shared(base("", 1, 2, 2, 100, 700), 1, 60, 0);
-        shared(base("", 1, 2, 2, 300, 300), 1, 0, 0);
-        shared(base("", 1, 2, 2, 1, 1), 1, 100, 0);
-        shared(base("", 3, 12, 12, 5000, 2500), 2, 20, 70);
-        // Rows of one block or none, tile after tile: pads upon pads.
-        shared(base("", 4, 12, 12, 5000, 1300), 2, 8, 50);
-        c = base("", 2, 4, 2, 1000, 2400);
-        c.growth = 40;
-        shared(c, 2, 50, 70);
-        c = base("", 1, 3, 3, 1400, 2000);
-        c.team = 4;
-        shared(c, 2, 50, 85);
-        c.out_float = true;
-        shared(c, 2, 3, 20);
       }
       c = base("causal", 1, 4, 4, 1000, 1000);
       c.band = true;
@@ -291,11 +263,11 @@ void host_cost(cudaStream_t stream) {
 }
 
 /// A captured launch replayed with changing inputs equals the eager one, bitwise.
-bool graph_replay(cudaStream_t stream, bool shared) {
+bool graph_replay(cudaStream_t stream, bool lists) {
   Problem problem;
   problem.heads_q = problem.heads_kv = 9;
   problem.seq_q = problem.seq_kv = 2100;
-  problem.list = problem.list_shared = shared;
+  problem.list = lists;
   const Choice choice = choose(problem);
   const std::size_t bytes = std::size_t{9} * 2100 * 128 * 2;
   Buffer q(bytes), k(bytes), v(bytes), out(bytes), eager(bytes), lse(9 * 2100 * 4),
@@ -309,17 +281,16 @@ bool graph_replay(cudaStream_t stream, bool shared) {
   a.lse = static_cast<float*>(lse.data);
   a.scale = 0.088f;
   a.workspace = work.data;
-  // Row r of blocks lists all but block r: 17 rows, the last one alone.
+  // Row r of blocks lists all but block r.
   constexpr int kRows = 17;
   std::vector<int> counts(kRows, kRows - 1), indices;
   for (int row = 0; row < kRows; row++)
     for (int block = 0; block < kRows; block++)
       if (block != row) indices.push_back(block);
-  const SharedLists lists = share_lists({counts, indices, kRows, kRows - 1}, kRows - 1);
-  Buffer heads(lists.heads.size() * 4), entries(lists.entries.size() * 4);
-  CHECK(cudaMemcpy(heads.data, lists.heads.data(), heads.bytes, cudaMemcpyHostToDevice));
-  CHECK(cudaMemcpy(entries.data, lists.entries.data(), entries.bytes, cudaMemcpyHostToDevice));
-  a.list_counts = static_cast<int*>(heads.data);
+  Buffer on_device(counts.size() * 4), entries(indices.size() * 4);
+  CHECK(cudaMemcpy(on_device.data, counts.data(), on_device.bytes, cudaMemcpyHostToDevice));
+  CHECK(cudaMemcpy(entries.data, indices.data(), entries.bytes, cudaMemcpyHostToDevice));
+  a.list_counts = static_cast<int*>(on_device.data);
   a.list_indices = static_cast<int*>(entries.data);
   a.list_index_tile = kRows - 1;
   DeviceCache cache;
@@ -369,10 +340,10 @@ int main(int argc, char** argv) {
     if (one) break;
   }
   if (!one) {
-    for (const bool shared : {false, true}) {
-      const bool same = graph_replay(stream, shared);
+    for (const bool lists : {false, true}) {
+      const bool same = graph_replay(stream, lists);
       (same ? passed : failed)++;
-      if (!same) std::printf("FAIL graph replay%s\n", shared ? ", shared lists" : "");
+      if (!same) std::printf("FAIL graph replay%s\n", lists ? ", lists" : "");
     }
     passed += order::check(seed, failed);
     host_cost(stream);

@@ -7,7 +7,6 @@
 #include "src/backends/block_lists.hpp"
 #include "src/backends/block_topk_sm90/selection.hpp"
 #include "src/backends/flash_sm90/plan.hpp"
-#include "src/backends/flash_sm90/shared_lists.hpp"
 #include "src/core/text.hpp"
 
 namespace fovea::backends {
@@ -43,18 +42,6 @@ std::optional<Reason> refusal(const Problem& p, const ListRequest& lists,
     return Reason{ReasonCode::sparse, "protected_kv_prefix", std::to_string(protected_kv_prefix),
                   "0 with block lists on the device", "pass a BlockMask, or choose block_topk"};
   return std::nullopt;
-}
-
-// Neighbouring rows that list mostly the same blocks read them once. Below this share of common
-// blocks that gains little; above this share of steps one row waits too long for the other.
-constexpr double kLeastCommon = 0.6, kMostWaiting = 0.1;
-
-bool share_rows(const flash_sm90::Problem& kernel, const ListRequest& lists) {
-  if (lists.mask == nullptr || !flash_sm90::can_share_lists(kernel)) return false;
-  const BlockMask& mask = *lists.mask;
-  const flash_sm90::Overlap overlap =
-      flash_sm90::overlap_of({mask.counts(), mask.indices(), mask.rows(), mask.max_count()});
-  return overlap.common >= kLeastCommon && overlap.waiting <= kMostWaiting;
 }
 
 class BlockSparseSm90Backend final : public Backend {
@@ -104,10 +91,7 @@ class BlockSparseSm90Backend final : public Backend {
       refuse(std::move(*reason));
     answer.lists = std::move(lists.request);
     if (answer.choice.instance == nullptr) return answer;
-    flash_sm90::Problem kernel = flash_sm90_problem(problem, &answer.lists->shape);
-    kernel.list_shared = share_rows(kernel, *answer.lists);
-    if (kernel.list_shared) answer.report.instance += ".shared";
-    answer.kernel = flash_sm90::choose(kernel);
+    answer.kernel = flash_sm90::choose(flash_sm90_problem(problem, &answer.lists->shape));
     if (answer.kernel.refusal == flash_sm90::Refusal::size)
       refuse({ReasonCode::seq_limit,
               "seq_q x heads",

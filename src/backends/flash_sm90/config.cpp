@@ -24,7 +24,6 @@ Mask mask_of(const Problem& problem) {
 
 Source source_of(const Problem& problem, int head_dim) {
   if (!problem.list) return Source::dense;
-  if (problem.list_shared) return Source::shared_list;
   if (problem.list_block_q == 64) return Source::small;
   if (head_dim == 256) return Source::halves;
   return problem.list_block_kv == 64 ? Source::pairs : Source::list;
@@ -59,9 +58,7 @@ Choice choose(const Problem& problem) {
       problem.batch * problem.heads_q * q_tiles * q_tiles >= (std::int64_t{1} << 32))
     return refuse(Refusal::size);
   if ((problem.packed && (problem.lengths || problem.key_bits)) ||
-      (problem.list && (problem.key_bits || problem.band || problem.packed)) ||
-      (problem.list_shared && (problem.lengths || !problem.list || problem.list_block_q != 128 ||
-                               problem.list_block_kv != 128)))
+      (problem.list && (problem.key_bits || problem.band || problem.packed)))
     return refuse(Refusal::combination);
 
   const int head_dim = bucket(std::max(problem.head_dim, problem.dim_v));
@@ -80,12 +77,6 @@ Choice choose(const Problem& problem) {
   choice.key = *key;
   choice.workspace_bytes = workspace_layout(problem, choice.key).total;
   return choice;
-}
-
-bool can_share_lists(const Problem& problem) {
-  Problem shared = problem;
-  shared.list_shared = true;
-  return choose(shared).refusal == Refusal::none;
 }
 
 WorkspaceLayout workspace_layout(const Problem& problem, const Key& key) {

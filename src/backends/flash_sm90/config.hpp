@@ -23,7 +23,6 @@ struct Problem {
   std::int64_t window_left = -1, window_right = -1;       // -1 = unbounded
   bool list = false;                                      // block lists
   int list_block_q = 128, list_block_kv = 128;            // tokens of a block: 64 or 128
-  bool list_shared = false;  // the lists are arranged by shared_lists.hpp
   bool out_float = false;
   int multiprocessors = 0;  // use at most so many; 0: all
 };
@@ -48,10 +47,6 @@ struct Choice {
 };
 
 Choice choose(const Problem& problem);
-
-/// Whether an instance takes lists of the problem that shared_lists.hpp arranged: blocks of 128 x
-/// 128 without key lengths, head dimensions of kSharedHeadDims.
-bool can_share_lists(const Problem& problem);
 
 /// Workspace sections, in bytes from its start.
 struct WorkspaceLayout {

@@ -28,8 +28,7 @@ struct Consumer {
   const int warpgroup, warp, block;
   const bool leader;  // lane 0 of its warp
   // Where this thread hands K and V buffers back: one thread per warpgroup and block of the
-  // cluster. Source::shared_list: warp 0 at `empty` of its own block, warp 1 at `peer` of the
-  // other.
+  // cluster.
   const uint32_t release_base;
   uint32_t q_descriptor;
   const uint32_t k_descriptor, v_descriptor;
@@ -44,9 +43,6 @@ struct Consumer {
   cuda::Rows rows;
   cuda::Correction correction;
   int accumulate = 0;  // 0 while O holds nothing of the current segment
-  // Source::shared_list: after steps [alone, alone + alone_steps) a stage's next fill is not
-  // coupled (warp 0 arrives after all); and the pads of the tile.
-  int alone = 0, alone_steps = 0, pads = 0;
 
   FOVEA_DEVICE Consumer(const Params& params, const CUtensorMap* map, uint32_t shared_base,
                         const Task* task_ring, uint32_t cluster_rank, int member, int index)
@@ -60,10 +56,7 @@ struct Consumer {
         warp(threadIdx.x % 128 / 32),
         block(member * T::kCluster + static_cast<int>(cluster_rank)),
         leader(threadIdx.x % 32 == 0),
-        release_base(T::kShared ? cuda::map_to_cta(bars, rank ^ (warp & 1)) +
-                                      (warp & 1) * (T::kKPeer - T::kKEmpty)
-                     : T::kCluster == 1 ? bars
-                                        : cuda::map_to_cta(bars, warp % T::kCluster)),
+        release_base(T::kCluster == 1 ? bars : cuda::map_to_cta(bars, warp % T::kCluster)),
         q_descriptor(Tile::descriptor_low(shared + index * T::kQBytes, 16)),
         k_descriptor(Tile::descriptor_low(shared + T::kKOffset, 16)),
         v_descriptor(Tile::descriptor_low(shared + T::kVOffset, T::kKvPanelBytes)),
@@ -81,12 +74,7 @@ struct Consumer {
   FOVEA_DEVICE void wait_v() {
     cuda::mbarrier_wait(bars + T::kVFull + 8 * v_ring.stage, v_ring.phase);
   }
-  FOVEA_DEVICE void release(uint32_t offset, bool coupled) {
-    if constexpr (T::kShared) {
-      cuda::mbarrier_arrive_remote_if(leader && warp < T::kCluster && coupled,
-                                      release_base + offset);
-      return;
-    }
+  FOVEA_DEVICE void release(uint32_t offset) {
     if (!leader || warp >= T::kCluster) return;
     if constexpr (T::kCluster == 1)
       cuda::mbarrier_arrive(release_base + offset);
@@ -97,45 +85,13 @@ struct Consumer {
   FOVEA_DEVICE void free_q(bool last) {
     if (last && leader) cuda::mbarrier_arrive(bars + T::kQEmpty + q_slot());
   }
-  FOVEA_DEVICE void free_k(bool coupled = true) {
-    release(T::kKEmpty + 8 * k_ring.stage, coupled);
+  FOVEA_DEVICE void free_k() {
+    release(T::kKEmpty + 8 * k_ring.stage);
     k_ring.next();
   }
-  FOVEA_DEVICE void free_v(bool coupled = true) {
-    release(T::kVEmpty + 8 * v_ring.stage, coupled);
+  FOVEA_DEVICE void free_v() {
+    release(T::kVEmpty + 8 * v_ring.stage);
     v_ring.next();
-  }
-  /// Whether this warp tells of a stage that is freed after step i.
-  FOVEA_DEVICE bool coupled_after(int i) const {
-    if constexpr (!T::kShared) return true;
-    return static_cast<unsigned>(i - alone) >= static_cast<unsigned>(alone_steps);
-  }
-  FOVEA_DEVICE void enter_tile(const Task& t) {
-    if constexpr (!T::kShared) return;
-    alone = t.coupled - T::kVStages;
-    alone_steps = warp == 0 ? 0 : t.steps - t.coupled;
-    pads = cuda::uniform(t.steps - t.end);
-  }
-  /// Pads are the last steps of a tile, so that the next tile's first steps follow on their stages.
-  /// No product keeps a warpgroup's warps together here: a warp that frees a pad before another has
-  /// seen it lets the stage fill again, and to that one two phases look like none.
-  FOVEA_DEVICE void pass_k_pads(int count) {
-    if constexpr (T::kShared)
-#pragma unroll 1
-      for (int n = 0; n < count; n++) {
-        wait_k();
-        warpgroup_sync(warpgroup);
-        free_k();
-      }
-  }
-  FOVEA_DEVICE void pass_v_pads(int count) {
-    if constexpr (T::kShared)
-#pragma unroll 1
-      for (int n = 0; n < count; n++) {
-        wait_v();
-        warpgroup_sync(warpgroup);
-        free_v();
-      }
   }
   // Turns: warpgroup w waits on named barrier 1 + w; the one before it in the circle arrives there.
   FOVEA_DEVICE void take_turn() {
@@ -196,14 +152,14 @@ struct Consumer {
     pass_turn();
   }
   /// Returns when S is there.
-  FOVEA_DEVICE void wait_scores(bool coupled = true) {
+  FOVEA_DEVICE void wait_scores() {
     cuda::wgmma_wait<1>();
     cuda::pin(s);
-    free_k(coupled);
+    free_k();
   }
   /// Probabilities of S beside the running P.V, whose buffer is handed back; their sums.
   template <bool kFirst>
-  FOVEA_DEVICE cuda::Sums exponentiate(bool coupled = true) {
+  FOVEA_DEVICE cuda::Sums exponentiate() {
     constexpr int kEarly = kFirst ? T::kFirstScores : T::kEarlyScores;
     cuda::Sums here;
     cuda::exponentials<0, kEarly>(s, here, correction, p.scale_log2);
@@ -215,7 +171,7 @@ struct Consumer {
     cuda::wgmma_wait<0>();
     cuda::pin(o);
     cuda::pin(probabilities);
-    free_v(coupled);
+    free_v();
     cuda::exponentials<kEarly, T::kScores>(s, here, correction, p.scale_log2);
     cuda::pack<Type>(s, probabilities);
     return here;
@@ -255,8 +211,8 @@ struct Consumer {
   FOVEA_DEVICE void step_against_reference(const Task& t, int i, bool last) {
     wait_k();
     issue_both();
-    wait_scores(coupled_after(i));
-    cuda::Sums here = exponentiate<false>(coupled_after(i - 1));
+    wait_scores();
+    cuda::Sums here = exponentiate<false>();
     if (__any_sync(~0u, outgrown(here))) raise_reference<false>(here, t, i);
     rows.add(here);
     free_q(last);
@@ -308,7 +264,7 @@ struct Consumer {
   /// The first block of a tile beside the last P.V of another one; returns the sums. Where nothing
   /// is hidden a part of the scores makes the reference, which the others may exceed as those of
   /// later blocks may: the caller checks that.
-  FOVEA_DEVICE cuda::Sums open_tile(const Task& t, int i, bool masked, bool coupled) {
+  FOVEA_DEVICE cuda::Sums open_tile(const Task& t, int i, bool masked) {
     float top[2];
     if (masked) hide<kKey>(s, p, t, i, lane);
     const bool part = kPartialReference && !masked;
@@ -321,7 +277,7 @@ struct Consumer {
       cuda::start_rows<true>(top, rows, correction, p.scale_log2);
     else
       cuda::start_rows<false>(top, rows, correction, p.scale_log2);
-    const cuda::Sums here = exponentiate<true>(coupled);
+    const cuda::Sums here = exponentiate<true>();
     keep_reference();
     return here;
   }
@@ -356,7 +312,6 @@ struct Consumer {
     const Task* task = first.task;
     int begin = first.begin, end = first.end;
     if (begin == end) return;
-    enter_tile(*task);
     wait_q();
     wait_k();
     cuda::pin(s);
@@ -366,7 +321,7 @@ struct Consumer {
     Following next = read_task();
     cuda::wgmma_wait<0>();
     cuda::pin(s);
-    free_k(coupled_after(begin));
+    free_k();
     free_q(end - begin == 1);
     if (first.masked) hide<kKey>(s, p, *task, begin, lane);
     float top[2];
@@ -408,23 +363,18 @@ struct Consumer {
       if constexpr (T::kQStages > 1)
         q_descriptor = Tile::descriptor_low(
             shared + (q_ring.stage * T::kWarpgroups + warpgroup) * T::kQBytes, 16);
-      const bool coupled = coupled_after(end - 1);
-      const int closed_pads = pads;
       task = next.task;
       begin = next.begin;
       end = next.end;
-      pass_k_pads(closed_pads);
-      enter_tile(*task);
       wait_q();
       wait_k();
       issue_both();
       next = read_task();
-      wait_scores(coupled_after(begin));
+      wait_scores();
       const cuda::Rows closed_rows = rows;
       check = kPartialReference && !masked;
       free_q(!check && end - begin == 1);
-      opening = open_tile(*task, begin, masked, coupled);
-      pass_v_pads(closed_pads);
+      opening = open_tile(*task, begin, masked);
       finish(closed_rows, *closed_task, closed_is_piece);
       accumulate = 0;
       __syncwarp();
@@ -470,9 +420,6 @@ struct Consumer {
       cuda::pin(o);
     }
     free_v();
-    // Pads too have to be there before this thread block may end.
-    pass_k_pads(pads);
-    pass_v_pads(pads);
     finish(rows, *task, piece);
   }
 };

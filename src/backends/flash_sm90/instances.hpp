@@ -14,11 +14,9 @@ enum class Precision : std::uint8_t { bf16, f16 };
 enum class Mask : std::uint8_t { none, lengths, key_bits, band };
 /// Which key blocks a query tile visits: all of them, or those of a caller's list. `list`: blocks
 /// of 128 x 128. `pairs`: 128 queries x 64 keys, two blocks to a tile. `small`: 64 queries; a tile
-/// is two blocks of 64 keys, or two halves of blocks of 128. `shared_list`: blocks of 128 x 128,
-/// the lists of two neighbouring rows of blocks arranged on the host (shared_lists.hpp) so that a
-/// cluster loads what both list once. `halves`: 128 queries, tiles of 64 keys, of which a block is
-/// one or two.
-enum class Source : std::uint8_t { dense, list, pairs, small, shared_list, halves };
+/// is two blocks of 64 keys, or two halves of blocks of 128. `halves`: 128 queries, tiles of 64
+/// keys, of which a block is one or two.
+enum class Source : std::uint8_t { dense, list, pairs, small, halves };
 
 struct Key {
   Precision precision;
@@ -63,11 +61,8 @@ constexpr Schedule schedule(const Key& key) {
              .k_stages = 2,
              .v_stages = 2,
              .q_stages = 2,
-             .cluster = (key.source == Source::dense && key.mask != Mask::band) ||
-                                key.source == Source::shared_list
-                            ? 2
-                            : 1,
-             .turns = key.head_dim < 256 && key.source != Source::shared_list,
+             .cluster = key.source == Source::dense && key.mask != Mask::band ? 2 : 1,
+             .turns = key.head_dim < 256,
              .staged_output = true,
              .rescale_on_growth = false,
              .reference_step = 1,
@@ -113,8 +108,6 @@ constexpr Schedule schedule(const Key& key) {
 constexpr int block_q(const Key& key) { return 64 * schedule(key).warpgroups; }
 
 inline constexpr std::array kHeadDims = {64, 96, 128, 256};
-/// Those of Source::shared_list; below them reading tiles does not limit the speed.
-inline constexpr std::array kSharedHeadDims = {128};
 /// Keys of a tile of block lists, and of Source::halves.
 inline constexpr int kListBlock = 128;
 inline constexpr int kHalfBlock = 64;
@@ -136,7 +129,7 @@ constexpr int block_kv(int head_dim, Mask mask) {
 }
 constexpr auto make_instances() {
   constexpr std::array masks = {Mask::none, Mask::lengths, Mask::key_bits, Mask::band};
-  std::array<Key, 2 * (4 * 4 + 2 + 3 * 3 + 1 + kSharedHeadDims.size())> keys{};
+  std::array<Key, 2 * (4 * 4 + 2 + 3 * 3 + 1)> keys{};
   std::size_t n = 0;
   for (Precision precision : {Precision::bf16, Precision::f16}) {
     for (int head_dim : kHeadDims)
@@ -148,8 +141,6 @@ constexpr auto make_instances() {
       for (Source source : {Source::list, Source::pairs, Source::small})
         keys[n++] = {precision, head_dim, kListBlock, Mask::lengths, source};
     keys[n++] = {precision, 256, kHalfBlock, Mask::lengths, Source::halves};
-    for (int head_dim : kSharedHeadDims)
-      keys[n++] = {precision, head_dim, kListBlock, Mask::lengths, Source::shared_list};
   }
   return keys;
 }

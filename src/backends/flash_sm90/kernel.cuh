@@ -33,12 +33,11 @@ __global__ void __launch_bounds__(Traits<kDecoded<kCode>>::kThreads,
     const bool kv_empty =
         (at >= T::kKEmpty && at < T::kVFull) || (at >= T::kVEmpty && at < T::kTaskFull);
     const bool q_empty = at >= T::kQEmpty && at < T::kKFull;
-    const int arrivals = kv_empty              ? T::kReleases
-                         : q_empty             ? 4
-                         : at >= T::kDrawn     ? 1
-                         : at >= T::kKPeer     ? T::kReleases
-                         : at >= T::kTaskEmpty ? 4 * T::kWarpgroups
-                                               : 1;
+    const int arrivals = kv_empty                 ? T::kReleases
+                         : q_empty                ? 4
+                         : at >= T::kBarrierBytes ? 0
+                         : at >= T::kTaskEmpty    ? 4 * T::kWarpgroups
+                                                  : 1;
     if (threadIdx.x < kBarriers) cuda::mbarrier_init(bars + at, arrivals);
     cuda::mbarrier_init_fence();
     if (threadIdx.x == 0) {

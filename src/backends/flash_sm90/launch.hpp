@@ -46,8 +46,6 @@ struct Arguments {
   std::int64_t key_mask_batch = 0, key_mask_head = 0;  // element strides, 0 where broadcast
   const int* list_counts = nullptr;   // Problem::list: [batch, heads, query blocks]
   const int* list_indices = nullptr;  // [batch, heads, query blocks, capacity] ascending key blocks
-                                      // Problem::list_shared: SharedLists::heads (16-byte aligned)
-                                      // and entries; strides in ints
   std::int64_t list_count_batch = 0, list_count_head = 0;
   std::int64_t list_index_batch = 0, list_index_head = 0, list_index_tile = 0;
   void* workspace = nullptr;  // Choice::workspace_bytes, 256-byte aligned, any contents

@@ -63,7 +63,7 @@ struct Params {
   int key_batch = 0, key_head = 0;  // key row = batch * key_batch + head * key_head
   int group_heads = 0;              // heads that share one key row and length
 
-  const int* list_counts = nullptr;   // lists: per (batch, head, query tile); see shared_lists.hpp
+  const int* list_counts = nullptr;   // lists: per (batch, head, query tile)
   const int* list_indices = nullptr;  // key block numbers
   std::int64_t list_count_batch = 0, list_count_head = 0;
   std::int64_t list_index_batch = 0, list_index_head = 0, list_index_tile = 0;

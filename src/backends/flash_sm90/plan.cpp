@@ -6,7 +6,6 @@
 
 #include "src/backends/block_topk_sm90/selection.hpp"
 #include "src/backends/flash_sm90/launch.hpp"
-#include "src/backends/flash_sm90/shared_lists.hpp"
 #include "src/backends/run_tensors.hpp"
 #include "src/core/text.hpp"
 #include "src/cuda_device/device_guard.hpp"
@@ -101,7 +100,6 @@ class FlashSm90Plan final : public Plan {
         kernel_problem_(flash_sm90_problem(problem_, lists != nullptr ? &lists->shape : nullptr)),
         choice_(choice),
         receipt_(std::move(receipt)) {
-    kernel_problem_.list_shared = shares_lists();
     if (lists == nullptr) return;
     if (lists->topk) selection_ = make_selection(problem_, *lists->topk);
     list_shape_ = lists->shape;
@@ -119,15 +117,7 @@ class FlashSm90Plan final : public Plan {
       if (error != 0) return launch_error({4, error}, receipt_.path);
     }
     if (mask_ == nullptr) return {};
-    std::span<const int32_t> counts = mask_->counts(), indices = mask_->indices();
-    flash_sm90::SharedLists shared;
-    if (shares_lists()) {
-      const bool ragged = problem_.seq_kv % flash_sm90::kListBlock != 0;
-      shared = flash_sm90::share_lists({counts, indices, mask_->rows(), mask_->max_count()},
-                                       static_cast<int32_t>(ragged ? mask_->columns() - 1 : -1));
-      counts = shared.heads;
-      indices = shared.entries;
-    }
+    const std::span<const int32_t> counts = mask_->counts(), indices = mask_->indices();
     counts_ = counts.size();
     FOVEA_TRY(lists_, cuda::allocate_lasting(counts.size_bytes() + indices.size_bytes(), device_));
     int32_t* memory = static_cast<int32_t*>(lists_.get());
@@ -176,10 +166,6 @@ class FlashSm90Plan final : public Plan {
   }
 
  private:
-  bool shares_lists() const noexcept {
-    return choice_.key.source == flash_sm90::Source::shared_list;
-  }
-
   // The call's own lists, those chosen from its tensors, or the plan's, which a graph that captures
   // the call keeps alive.
   Status set_lists(const AttentionTensors& t, Workspace workspace, Stream stream,
@@ -208,14 +194,12 @@ class FlashSm90Plan final : public Plan {
       a.list_counts = static_cast<const int*>(t.block_counts.data);
       a.list_indices = static_cast<const int*>(t.block_indices.data);
     }
-    int64_t rows = (problem_.seq_q + list_shape_->block_q - 1) / list_shape_->block_q;
-    if (shares_lists()) rows += rows % 2;
+    const int64_t rows = (problem_.seq_q + list_shape_->block_q - 1) / list_shape_->block_q;
     const int64_t most = mask_ != nullptr ? mask_->max_count() : list_shape_->most;
     const int64_t head_rows = list_shape_->heads > 1 ? rows : 0;
     const int64_t batch_rows = list_shape_->batch > 1 ? rows * list_shape_->heads : 0;
-    const int64_t count_step = shares_lists() ? 2 : 1;  // four numbers for two rows
-    a.list_count_head = head_rows * count_step;
-    a.list_count_batch = batch_rows * count_step;
+    a.list_count_head = head_rows;
+    a.list_count_batch = batch_rows;
     a.list_index_tile = most;
     a.list_index_head = head_rows * most;
     a.list_index_batch = batch_rows * most;

@@ -3,7 +3,8 @@
 // complete on the buffer's "full" barrier.
 #pragma once
 
-#include "src/backends/flash_sm90/sharing.cuh"
+#include "src/backends/flash_sm90/work.cuh"
+#include "src/cuda/pipeline.cuh"
 
 namespace fovea::flash_sm90 {
 
@@ -29,13 +30,9 @@ FOVEA_DEVICE void hand_out(Task* tasks, uint32_t bars, const Params& p, uint32_t
   Walk<kKey> walk(p, who, team);
   Segment s;
   bool more = walk.next(s);
-  int draws = 0;
 #pragma unroll 1
   while (more) {
-    if constexpr (T::kShared)
-      more = walk.take(draw<kKey>(bars, p, rank, team, draws++), s);
-    else
-      more = walk.next(s);
+    more = walk.next(s);
     ring.next();
     cuda::mbarrier_wait(bars + T::kTaskEmpty + 8 * ring.stage, ring.phase ^ 1);
     write_task<kKey>(tasks[ring.stage], s, more, walk, p, rank);
@@ -96,14 +93,6 @@ FOVEA_DEVICE void produce_kv(uint32_t shared, const Task* tasks, const CUtensorM
                              const Params& p, uint32_t rank) {
   using T = Traits<kKey>;
   const uint32_t bars = shared + T::kBarrierOffset;
-  if constexpr (T::kShared) {
-    TaskReader<kKey> reader(tasks, bars);
-    for (SharedStream<kKey, kIsV> stream(shared, map, p, rank);;) {
-      const Task& t = reader.next();
-      if (t.begin == t.end) return;
-      stream.fill_tile(p, t);
-    }
-  }
   const uint32_t full = bars + (kIsV ? T::kVFull : T::kKFull);
   const uint32_t empty = bars + (kIsV ? T::kVEmpty : T::kKEmpty);
   const uint32_t buffers = shared + (kIsV ? T::kVOffset : T::kKOffset);

@@ -14,7 +14,6 @@ namespace fovea::flash_sm90 {
 /// A segment as producers hand it to consumers: the query tile in coordinates of the tensor maps
 /// and the key blocks it visits.
 inline constexpr int kTaskSlots = 3;  // the current task, the next, and the one after it
-inline constexpr int kDrawSlots = 4;  // Source::shared_list, see draw()
 struct alignas(16) Task {
   int begin, end;  // of this segment, in visiting order; equal: no work follows
   int count;       // key blocks of the whole tile
@@ -26,7 +25,6 @@ struct alignas(16) Task {
       low_block;            // band: see block_of; pairs: low_block keys of visited tile 0 exist
   int key_row;              // key bits
   int unit, units, pieces;  // see Walk
-  int coupled, steps;       // Source::shared_list, see sharing.cuh
 };
 
 template <Key kKey>
@@ -42,9 +40,8 @@ struct Traits {
   static constexpr int kVStages = kSchedule.v_stages;
   static constexpr int kQStages = kSchedule.q_stages;
   static constexpr int kCluster = kSchedule.cluster;
-  static constexpr bool kShared = kKey.source == Source::shared_list;
   /// Arrivals that free a K or V buffer, at each barrier.
-  static constexpr int kReleases = kWarpgroups * (kShared ? 1 : kCluster);
+  static constexpr int kReleases = kWarpgroups * kCluster;
   static constexpr cuda::Rescale kRescale =
       kSchedule.rescale_on_growth ? cuda::Rescale::on_growth : cuda::Rescale::always;
 
@@ -107,16 +104,9 @@ struct Traits {
   static constexpr uint32_t kVEmpty = kVFull + 8 * kVStages;
   static constexpr uint32_t kTaskFull = kVEmpty + 8 * kVStages;
   static constexpr uint32_t kTaskEmpty = kTaskFull + 8 * kTaskSlots;
-  // Source::shared_list: as far apart as kKEmpty and kVEmpty.
-  static_assert(!kShared || kKStages == kVStages);
-  static constexpr uint32_t kKPeer = kTaskEmpty + 8 * kTaskSlots;
-  static constexpr uint32_t kVPeer = kKPeer + (kVEmpty - kKEmpty);
-  static constexpr uint32_t kDrawn = kVPeer + 8 * kVStages;
-  static constexpr uint32_t kBarrierBytes = kShared ? kDrawn + 8 * kDrawSlots : kKPeer;
+  static constexpr uint32_t kBarrierBytes = kTaskEmpty + 8 * kTaskSlots;
   static constexpr uint32_t kTaskOffset = (kBarrierOffset + kBarrierBytes + 15) / 16 * 16;
-  static constexpr uint32_t kDrawnOffset = kTaskOffset + kTaskSlots * sizeof(Task);
-  static constexpr uint32_t kTokenOffset = kDrawnOffset + 4 * kDrawSlots;
-  static constexpr uint32_t kSharedBytes = kShared ? kTokenOffset + 4 : kDrawnOffset;
+  static constexpr uint32_t kSharedBytes = kTaskOffset + kTaskSlots * sizeof(Task);
   static constexpr uint32_t kReserved = 1024;  // of every thread block, by the system
   static_assert((kSharedBytes + kReserved) * kSchedule.residents <= 228 * 1024);
 

@@ -73,8 +73,6 @@ FOVEA_DEVICE int block_of(const Params& p, const Task& t, int i) {
   using T = Traits<kKey>;
   if constexpr (T::kPairs) {
     return 0;  // a tile is not one block, see pair_block
-  } else if constexpr (T::kShared) {
-    return t.kv_length == 0 ? 0 : __ldg(list_of(p, t) + i) >> 1;
   } else if constexpr (!T::kDense) {
     if (t.kv_length == 0) return 0;
     return listed_block<kKey>(p, t, t.count - 1 - i);
@@ -154,19 +152,6 @@ FOVEA_DEVICE void locate(const Params& p, const Segment& s, uint32_t rank, Task&
     t.first_block = blocks;
     t.count = (blocks + 1) / 2;
     t.partials = t.low_block < T::kBlockKv ? 1 : 0;
-  } else if constexpr (T::kShared) {
-    const int4 pair = __ldg(reinterpret_cast<const int4*>(
-        p.list_counts + t.batch * p.list_count_batch + t.head * p.list_count_head + t.m / 2 * 4));
-    t.count = rank ? pair.z : pair.y;
-    if (t.count == 0) {  // one block with every key hidden
-      t.count = 1;
-      t.kv_length = 0;
-    }
-    t.coupled = pair.x;
-    t.steps = max(t.count, t.coupled);
-    const int other = max(rank ? pair.y : pair.z, t.coupled);
-    if (t.steps < other) t.steps += (other - t.steps) % T::kVStages;
-    t.partials = (block_of<kKey>(p, t, 0) + 1) * T::kBlockKv > t.kv_length ? 1 : 0;
   } else if constexpr (!T::kDense) {
     t.count = list_count<kKey>(p, t);
     while (t.count > 0 && block_of<kKey>(p, t, 0) * T::kBlockKv >= t.kv_length) t.count--;
@@ -278,12 +263,11 @@ struct Walk {
     }
     return true;
   }
-  FOVEA_DEVICE bool take(int item, Segment& s) { return item < p.items && whole_item(item, s); }
   FOVEA_DEVICE bool next(Segment& s) {
     const int i = index++;
     if constexpr (!T::kDense) {
       const int item = i == 0 ? who : team + atomicAdd(p.next_item, 1);
-      return take(item, s);
+      return item < p.items && whole_item(item, s);
     }
     if constexpr (!T::kSplit) {
       // Items get smaller as they go; alternating directions evens out the sums.

@@ -104,35 +104,6 @@ TEST(BlockSparseSm90Table, AMaskInTheContextIsPlanned) {
   EXPECT_EQ(ask(backend::BLOCK_SPARSE_ATTN, p, &spec, mask).density, mask->density());
 }
 
-// Known lists of neighbouring rows that are mostly alike are read for two rows at once.
-TEST(BlockSparseSm90Table, TheInstanceSaysWhetherRowsShareTheirLoads) {
-  const auto instance = [](BackendName name, const std::string& text) {
-    return ask(name, problem(text)).instance;
-  };
-  const std::string radial = "sparse=radial(frames=21,tokens=3600)";
-  EXPECT_EQ(instance(backend::RADIAL_ATTN, "bf16 b1 h40 s75600 d128 " + radial), "d128.shared");
-  EXPECT_EQ(instance(backend::RADIAL_ATTN, "f16 b1 h40 s75600 d120 " + radial), "d128.shared");
-  EXPECT_EQ(instance(backend::RADIAL_ATTN, "bf16 b1 h40 s75600 d64 " + radial), "d64");
-  EXPECT_EQ(instance(backend::RADIAL_ATTN, "bf16 b1 h40 s75600 d128 kvlen=75000 " + radial),
-            "d128");
-  // One head's mask: the second row has half of the first one's blocks, or an odd row is alone.
-  const AttentionSpec spec = with_selection("mask");
-  const auto of_rows = [&](int64_t rows, const std::vector<uint8_t>& on) {
-    const auto columns = static_cast<int64_t>(on.size()) / rows;
-    const auto mask = std::make_shared<const BlockMask>(
-        BlockMask::from_matrix({rows * 128, columns * 128, 128, 128, 1, 1}, on).value());
-    Problem p = problem("bf16 b1 h1 s" + std::to_string(rows * 128) +
-                        " sk=" + std::to_string(columns * 128) + " d128");
-    p.sparse = to_pattern(ListShape{128, 128, mask->max_count(), 1, 1, false});
-    return ask(backend::BLOCK_SPARSE_ATTN, p, &spec, mask).instance;
-  };
-  EXPECT_EQ(of_rows(2, {1, 1, 1, 1, 1, 1, 1, 1}), "d128.shared");
-  EXPECT_EQ(of_rows(2, {1, 1, 1, 0, 0, 1, 1, 1}), "d128.shared") << "two of three";
-  EXPECT_EQ(of_rows(2, {1, 1, 0, 0, 0, 1, 1, 0}), "d128") << "one of two";
-  EXPECT_EQ(of_rows(2, {1, 1, 1, 1, 1, 1, 1, 0}), "d128") << "waits for one step of seven";
-  EXPECT_EQ(of_rows(3, {1, 1, 1, 1, 1, 1}), "d128") << "the third row is alone";
-}
-
 TEST(BlockSparseSm90Table, ChosenBlocksTakeWorkspace) {
   const Problem p = problem("bf16 b1 h12 s32760 d128");
   const ExecutionPathResult chosen = ask(backend::SPARGE_ATTN, p);

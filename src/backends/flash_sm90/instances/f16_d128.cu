@@ -15,7 +15,5 @@ template KernelInfo kernel_info<key(Mask::key_bits)>();
 template KernelInfo kernel_info<key(Mask::band)>();
 template KernelInfo
 kernel_info<Key{Precision::f16, 128, kListBlock, Mask::lengths, Source::list}>();
-template KernelInfo
-kernel_info<Key{Precision::f16, 128, kListBlock, Mask::lengths, Source::shared_list}>();
 
 }  // namespace fovea::flash_sm90
