@@ -355,7 +355,7 @@ TEST(FlashAttn, rocm_contract_identity_comes_from_what_is_bound) {
 }
 
 TEST(FlashAttn, rocm_contract_a_record_counts_for_its_name_only) {
-  // AITER_QUANT_ATTN takes the same path of the same package, with another kernel.
+  // AITER_QUANT_ATTN is another kernel of the same package, with limits of its own.
   VendorDouble aiter("aiter", rocm_record());
   const Attention layer = vendor_layer(PlatformId::rocm, kRocm);
   EXPECT_EQ(support_of(layer, "bf16 b1 h2 s8 d16"), SupportStatus::supported);
@@ -365,7 +365,7 @@ TEST(FlashAttn, rocm_contract_a_record_counts_for_its_name_only) {
   const Problem problem = *parse_problem("bf16 b1 h2 s8 d16");
   const ExecutionPathResult other =
       bound->resolve(backend::AITER_QUANT_ATTN, problem, nullptr, context);
-  EXPECT_EQ(other.path, "rocm_dense");
+  EXPECT_EQ(other.path, "package.aiter");
   EXPECT_EQ(other.support, SupportStatus::unmigrated) << sentence(other.reasons);
   EXPECT_EQ(bound->resolve(backend::FLASH_ATTN, problem, nullptr, context).support,
             SupportStatus::supported);

@@ -109,6 +109,7 @@ TEST(Registry, APackageRefusesWhatItsKernelsDoNotTake) {
     const char* facts;
     const char* problem;
     ReasonCode code;
+    const char* package = "package:any";
   } cases[] = {
       {backend::TRTLLM_ATTN, PlatformId::cuda, "sm=100", "bf16 b1 h2 s64 d128 mask=keys",
        ReasonCode::mask},
@@ -127,13 +128,22 @@ TEST(Registry, APackageRefusesWhatItsKernelsDoNotTake) {
        ReasonCode::kv_lengths},
       {backend::TORCH_SDPA, PlatformId::npu, "", "f32 b1 h2 s64 d128 window=8,8",
        ReasonCode::window},
+      // Bug: the routes of a package's dense attention were taken for its other kernels.
+      {backend::RAINFUSION_ATTN, PlatformId::npu, "mindiesd=3.1", "bf16 b1 h2 s64 d128 mask=causal",
+       ReasonCode::causal, "package:mindiesd"},
+      {backend::RAINFUSION_ATTN, PlatformId::npu, "mindiesd=3.1", "bf16 b1 h2 s64 d128 mask=keys",
+       ReasonCode::mask, "package:mindiesd"},
+      {backend::AITER_QUANT_ATTN, PlatformId::rocm, "gfx=gfx942,aiter=0.1.7",
+       "bf16 b1 h2 s64 d128 kvlen=40", ReasonCode::kv_lengths, "package:aiter"},
+      {backend::AITER_QUANT_ATTN, PlatformId::rocm, "gfx=gfx942,aiter=0.1.7", "f32 b1 h2 s64 d128",
+       ReasonCode::dtype, "package:aiter"},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(name(c.backend));
     ExecutionContext context;
     context.facts = *parse_facts(c.platform, c.facts);
     context.local = false;
-    const auto loaded = load_backend(c.backend, "package:any");
+    const auto loaded = load_backend(c.backend, c.package);
     ASSERT_TRUE(loaded.has_value());
     const auto report = (*loaded)->resolve(c.backend, *parse_problem(c.problem), nullptr, context);
     EXPECT_EQ(report.support, SupportStatus::unsupported);
@@ -142,6 +152,25 @@ TEST(Registry, APackageRefusesWhatItsKernelsDoNotTake) {
     const auto plain =
         (*loaded)->resolve(c.backend, *parse_problem("bf16 b1 h2 s64 d128"), nullptr, context);
     EXPECT_EQ(plain.support, SupportStatus::unmigrated) << sentence(plain.reasons);
+    EXPECT_EQ(plain.path, std::string("package.") + (c.package + 8));
+  }
+}
+
+// A ring or gathered keys would tear the blocks of a sparse selection apart.
+TEST(Registry, SparsePackagesAreNotSharded) {
+  ExecutionContext context;
+  context.facts = *parse_facts(PlatformId::npu, "mindiesd=3.1");
+  context.local = false;
+  const auto loaded = *load_backend(backend::RAINFUSION_ATTN, "package:mindiesd");
+  const Problem problem = *parse_problem("bf16 b1 h2 s64 d128");
+  for (const auto& [strategy, support] :
+       {std::pair{ParallelStrategy::ring, SupportStatus::unsupported},
+        std::pair{ParallelStrategy::hybrid_ulysses_ring, SupportStatus::unsupported},
+        std::pair{ParallelStrategy::allgather_kv, SupportStatus::unsupported},
+        std::pair{ParallelStrategy::ulysses, SupportStatus::unmigrated}}) {
+    context.parallel_strategy = strategy;
+    const auto report = loaded->resolve(backend::RAINFUSION_ATTN, problem, nullptr, context);
+    EXPECT_EQ(report.support, support) << name(strategy) << ' ' << sentence(report.reasons);
   }
 }
 

@@ -101,8 +101,7 @@ class PackageBackend final : public Backend {
  public:
   explicit PackageBackend(PackageKernel kernel)
       : kernel_(std::make_shared<const PackageKernel>(std::move(kernel))),
-        path_("package:" + kernel_->package),
-        paths_(paths_of(kernel_->package)) {}
+        path_("package:" + kernel_->package) {}
 
   std::string_view path() const noexcept override { return path_; }
 
@@ -110,7 +109,7 @@ class PackageBackend final : public Backend {
                               const AttentionSpec* spec,
                               const ExecutionContext& context) const override {
     const Surroundings s = surroundings(problem, context);
-    const PathRow& row = find_path(paths_, s);
+    const PathRow& row = find_path(paths_of(kernel_->package, backend), s);
     ExecutionPathResult r;
     r.backend = backend;
     r.provider = provider(context.facts);
@@ -144,8 +143,7 @@ class PackageBackend final : public Backend {
     receipt.compute_qk = receipt.compute_pv = receipt.accumulate = "unstated";
     receipt.compilation_mode = r.compilation_mode;
     return std::unique_ptr<Plan>(
-        std::make_unique<PackagePlan>(kernel_, find_path(paths_, surroundings(problem, context)),
-                                      problem, spec, context, std::move(receipt)));
+        std::make_unique<PackagePlan>(kernel_, row, problem, spec, context, std::move(receipt)));
   }
 
  private:
@@ -153,10 +151,12 @@ class PackageBackend final : public Backend {
 
   std::string provider(const DeviceFacts& facts) const {
     std::string text = "package " + kernel_->package;
+    const PathRow& row =
+        find_path(paths_of(kernel_->package, backend), surroundings(problem, context));
     const auto fact = facts.get(kernel_->package);
     if (!kernel_->version.empty())
       text += " " + kernel_->version;
-    else if (fact && *fact != "1" && *fact != "unknown")
+    else if (facts.flag(kernel_->package) && *fact != "1" && *fact != "unknown")
       text += " " + std::string(*fact);
     return text;
   }
@@ -166,9 +166,10 @@ class PackageBackend final : public Backend {
               const Problem& problem, const AttentionSpec* spec,
               const ExecutionContext& context) const {
     const PlatformId platform = context.facts.platform();
-    if (paths_.platform && *paths_.platform != platform)
+    const std::optional<PlatformId> own = paths_of(kernel_->package).platform;
+    if (own && *own != platform)
       r.reasons.push_back({ReasonCode::platform, "platform", std::string(name(platform)),
-                           std::string(name(*paths_.platform)), "choose a backend of this device"});
+                           std::string(name(*own)), "choose a backend of this device"});
     if (row.refuses()) r.reasons.push_back(refusal(row, s));
     // A package without a path table has one row of limits instead.
     if (row.path == "package")
@@ -224,7 +225,8 @@ class PackageBackend final : public Backend {
     const bool rotates =
         strategy == ParallelStrategy::ring || strategy == ParallelStrategy::hybrid_ulysses_ring;
     const bool gathers = strategy == ParallelStrategy::allgather_kv;
-    if (r.backend == backend::TRTLLM_ATTN && (rotates || gathers))
+    const bool sparse = package_kernel(r.backend, context.facts.platform()).sparse;
+    if ((r.backend == backend::TRTLLM_ATTN || sparse) && (rotates || gathers))
       r.reasons.push_back({ReasonCode::parallel, "parallel strategy", std::string(name(strategy)),
                            "none, ulysses", "use ulysses or choose FLASH_ATTN"});
     if (rotates && !context.kv_cache_dtype.empty())
@@ -287,7 +289,6 @@ class PackageBackend final : public Backend {
 
   std::shared_ptr<const PackageKernel> kernel_;
   std::string path_;
-  const PackagePaths& paths_;
 };
 
 }  // namespace

@@ -116,6 +116,11 @@ const PackagePaths& paths_of(std::string_view package) noexcept {
   return kOther;
 }
 
+const PackagePaths& paths_of(std::string_view package, BackendName backend) noexcept {
+  const bool routed = backend == backend::FLASH_ATTN || backend == backend::FLASH_ATTN_4;
+  return routed ? paths_of(package) : kOther;
+}
+
 const PathRow& find_path(const PackagePaths& paths, const Surroundings& s) noexcept {
   for (const PathRow& row : paths.rows)
     if (row.applies(s)) return row;

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "fovea/backend_name.hpp"
 #include "fovea/execution.hpp"
 #include "fovea/problem.hpp"
 #include "src/backends/instance.hpp"
@@ -68,6 +69,9 @@ struct PackagePaths {
 
 // Never fails: a package without a table of its own has one path that says nothing.
 const PackagePaths& paths_of(std::string_view package) noexcept;
+// The same under a name. The tables are of dense attention under FLASH_ATTN and FLASH_ATTN_4; other
+// kernels of these packages (quantised, block-sparse) have that one path and limits of their own.
+const PackagePaths& paths_of(std::string_view package, BackendName backend) noexcept;
 const PathRow& find_path(const PackagePaths& paths, const Surroundings& s) noexcept;
 
 // Why a refusing row refuses.
