@@ -59,25 +59,35 @@ class RoleExplainer {
       log_once(LogLevel::warning, warning);
       out.warnings.push_back(warning);
     }
-    const SparseShare share{matrix.sparse_cells(), matrix.steps() * matrix.layers()};
-    const bool any_sparse = share.on > 0 || !matrix.idle().empty();
+    SparseShare share{0, matrix.steps() * matrix.layers()};
+    const bool any_sparse = matrix.sparse_cells() > 0 || !matrix.idle().empty();
+    const size_t first = out.entries.size();
     for (const MatrixArea& area : split_by_gate(matrix.areas(), length.sigmas)) {
       ExplainEntry entry = explain(*area.cell);
       if (entry.skip && !length.sigmas.empty())
         settle_gate(length.sigmas[static_cast<size_t>(area.first_step)], entry);
       entry.steps = range(area.first_step, area.last_step);
       entry.layers = length.layers ? range(area.first_layer, area.last_layer) : query_.layers;
-      if (any_sparse) entry.sparse = share;
+      if (runs_sparse(*area.cell, entry))
+        share.on +=
+            (area.last_step - area.first_step + 1) * (area.last_layer - area.first_layer + 1);
       refuse_idle(matrix, *area.cell, entry);
       out.refused = out.refused || explain_entry::refused(entry);
       out.entries.push_back(std::move(entry));
     }
+    for (size_t i = first; any_sparse && i < out.entries.size(); ++i) out.entries[i].sparse = share;
     return {};
   }
 
  private:
   static bool scheduled_dense(const ScheduleCell& cell) {
     return !cell.sparse() && cell.dense != DenseCause::not_sparse;
+  }
+
+  // The sparse backend of the cell itself runs, not one that stands in for it.
+  static bool runs_sparse(const ScheduleCell& cell, const ExplainEntry& entry) {
+    return cell.sparse() && cell.spec != nullptr && entry.report.backend == cell.spec->backend &&
+           entry.report.support != SupportStatus::unsupported;
   }
 
   // Cuts areas where the timestep passes the gate of their skip_softmax.
@@ -118,7 +128,7 @@ class RoleExplainer {
     if (scheduled_dense(cell)) {
       entry.dense = cell.dense;
       entry.report.density = 1.0;
-    } else if (cell.sparse() && !entry.report.density) {
+    } else if (runs_sparse(cell, entry) && !entry.report.density) {
       Problem no_sizes;
       no_sizes.seq_kv = 0;
       entry.report.density = spec_density(cell.spec, query_.problem.value_or(no_sizes),

@@ -102,7 +102,9 @@ Status read_video(const Problem& problem, Parameters& parameters, Video& pattern
   FOVEA_CHECK(parameters.status());
   if (problem.seq_q != problem.seq_kv) {
     return invalid_argument(text::concat(who, " is for self-attention: seq_q ", problem.seq_q,
-                                         " and seq_kv ", problem.seq_kv, " differ"));
+                                         " and seq_kv ", problem.seq_kv,
+                                         " differ; give roles of cross-attention a dense "
+                                         "backend"));
   }
   const int64_t video = pattern.frames * pattern.tokens_per_frame;
   pattern.text_tokens = problem.seq_q - video;

@@ -157,6 +157,33 @@ TEST_F(ExplainScheduleTest, TheGateOfSkipSoftmaxCutsTheRun) {
   EXPECT_EQ(e.entries[0].skip->state, SkipState::unknown_timestep);
 }
 
+// Bug: a dense backend that stands in for a sparse one was given its density and its steps.
+TEST_F(ExplainScheduleTest, WhatStandsInForASparseBackendIsDense) {
+  const AttentionConfig config = *parse_config(R"({"default": {"backend": "RADIAL_ATTN",
+      "strictness": "prefer", "radial": {"dense_timesteps": 1}}})");
+  ExecutionContext context;
+  context.facts = *parse_facts(PlatformId::cuda, "sm=80,cuda=13.0");
+  context.local = false;
+  ExplainQuery asked = query();
+  asked.problem = *parse_problem("bf16 b1 h2 s3840 d128");
+  asked.video = {16, 240};
+  const auto run = [&](const char* facts) {
+    context.facts = *parse_facts(PlatformId::cuda, facts);
+    return *explain_schedule(config, nullptr, make_platform(context.facts), {asked}, {{4, 2, {}}},
+                             context);
+  };
+  const Explanation dense = run("sm=80,cuda=13.0");
+  ASSERT_EQ(dense.entries.size(), 2U);
+  EXPECT_EQ(dense.entries[1].report.backend, backend::FLASH_ATTN);
+  EXPECT_FALSE(dense.entries[1].report.density);
+  ASSERT_TRUE(dense.entries[1].sparse);
+  EXPECT_EQ(dense.entries[1].sparse->on, 0);
+  const Explanation sparse = run("sm=90,cuda=13.0");
+  EXPECT_EQ(sparse.entries.at(1).report.backend, backend::RADIAL_ATTN);
+  EXPECT_LT(sparse.entries[1].report.density.value(), 1.0);
+  EXPECT_EQ(sparse.entries[1].sparse->on, 6);
+}
+
 TEST_F(ExplainScheduleTest, TimestepsAreCheckedWhereverTheyAreGiven) {
   const auto few = explain_schedule({}, nullptr, platform, {query()}, {{4, 1, {1.0, 0.5}}}, {});
   ASSERT_FALSE(few);

@@ -472,7 +472,7 @@ TEST(BlockSparse, Refusals) {
        "sparse local is not supported (accepted: radial)"},
       {backend::RADIAL_ATTN, "f32 b1 h1 s256 sk=300 d8 sparse=radial(frames=2)", ReasonCode::sparse,
        "sparse radial is not supported, radial is for self-attention: seq_q 256 and seq_kv 300 "
-       "differ"},
+       "differ; give roles of cross-attention a dense backend"},
       {backend::RADIAL_ATTN, "f32 b1 h1 s256 d8 sparse=radial(frames=3)", ReasonCode::sparse,
        "sparse radial is not supported, radial: 3 frames of 85 tokens are 255, the sequence has "
        "256; "
