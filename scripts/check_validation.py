@@ -4,7 +4,7 @@
 check_validation.py [--write]. A record is what `fovea check --contract --record F` or `python -m fovea.check` writes;
 its file is called BACKEND[-PACKAGE]-DEVICE_CLASS.json. A record counts when every case that ran passes and some path
 has a replayed case; on CUDA the replayed ones must have been captured. It covers, for each of its paths with a replayed
-case, the kinds that ran there. --write renews src/platform/validation_table.hpp from the records.
+case, the kinds that ran there with their head sizes. --write renews src/platform/validation_table.hpp from the records.
 """
 
 import json
@@ -16,6 +16,9 @@ import source_text
 FOLDER = "docs/validation/"
 TABLE = "src/platform/validation_table.hpp"
 REPLAY = "replay"
+# Paths that no record verifies, as can_be_verified() has them.
+UNINSPECTED = ("unverified", "runtime_mask_dependent", "rocm_unverified", "rocm_runtime_mask_dependent",
+               "npu_unverified", "npu_masked_fallback")
 TEXTS = ("backend", "provider", "path", "platform", "device_class", "device", "compiler", "fovea", "date")
 BOUND = 1e-2
 
@@ -70,18 +73,17 @@ def file_name(record):
 
 
 def paths_of(record):
-    """What ran, as {path: (kinds, heads)}; only paths with a replayed case."""
+    """What ran, as {path: {kind: [heads]}}; only paths with a replayed case that can be verified."""
     paths = {}
     for case in record["cases"] if isinstance(record["cases"], list) else []:
         if not case.get("ran"):
             continue
-        kinds, heads = paths.setdefault(case.get("path"), ([], []))
+        heads = paths.setdefault(case.get("path"), {}).setdefault(case.get("kind"), [])
         words = dict(re.findall(r"\b(d|dv=)(\d+)\b", case.get("problem") or ""))
         head = f"{words.get('d')}/{words.get('dv=', words.get('d'))}"
-        for values, value in ((kinds, case.get("kind")), (heads, head)):
-            if value not in values:
-                values.append(value)
-    return {path: found for path, found in paths.items() if REPLAY in found[0]}
+        if head not in heads:
+            heads.append(head)
+    return {path: kinds for path, kinds in paths.items() if REPLAY in kinds and path not in UNINSPECTED}
 
 
 def rows_of(texts):
@@ -91,9 +93,10 @@ def rows_of(texts):
             continue
         record = json.loads(texts[path])
         provider, library = provider_of(record)
-        for kernel, (kinds, heads) in sorted(paths_of(record).items()):
-            values = [path[len(FOLDER):], record["backend"], provider, library, kernel, record["platform"],
-                      record["device_class"], record["date"], ", ".join(kinds), ", ".join(heads)]
+        for kernel, kinds in sorted(paths_of(record).items()):
+            passed = ", ".join(" ".join([kind, *heads]) for kind, heads in kinds.items())
+            values = [path[len(FOLDER):], record["backend"], provider, library, record["fovea"], kernel,
+                      record["platform"], record["device_class"], record["date"], passed]
             rows.append("    {" + ", ".join(json.dumps(value) for value in values) + "},")
     return rows
 
@@ -166,6 +169,7 @@ FAULTS = {
     "failed case": broken(**{"pass": False}),
     "elements outside": broken(outside=3),
     "other path": broken(path="cuda.y"),
+    "uninspected path": broken(path="unverified"),
     "refused kind": broken(ran=False),
     "stale table": {**sample(), TABLE: table({})},
 }

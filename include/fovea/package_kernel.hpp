@@ -47,8 +47,9 @@ struct PackageKernel {
   // Called for each run, from any thread. What it throws becomes a device_error.
   std::function<Status(const PackageCall&)> run;
   // The package's own rule for head sizes: nothing when it takes them, else why not. `alignment` is
-  // the number of elements in 16 bytes. Unset when the package publishes none; then a path counts
-  // as supported for the head sizes of its validation run only, and FA4's never.
+  // the number of elements in 16 bytes. With it a path counts as supported for the sizes that it
+  // takes, from the smallest to the largest of the validation run. Unset when the package publishes
+  // none; then for the sizes of that run only, and FA4's never.
   std::function<std::optional<std::string>(int64_t head_dim, int64_t dim_v, int64_t alignment)>
       validate_dims;
   // What the kernel cannot do, beyond what its path says; pure. Unset: nothing.

@@ -20,25 +20,35 @@ struct ValidationRecord {
   std::string_view backend;   // canonical name
   std::string_view provider;  // "fovea", "cudnn", "package fa4", "plugin x"
   std::string_view library;   // version of the provider's library; empty for fovea
+  std::string_view fovea;     // version of fovea that ran
   std::string_view path;      // of the report, e.g. "cuda.flash_sm90"
   std::string_view platform;
   std::string_view device_class;  // of the device it ran on
   std::string_view date;          // YYYY-MM-DD
-  std::string_view kinds;         // that passed, joined by ", ": "dense, key padding"
-  std::string_view heads;         // sizes of queries/values that passed: "64/64, 80/48"
+  // The kinds that passed, each with its head sizes of queries/values: "dense 64/64 80/48, key
+  // padding 64/64".
+  std::string_view passed;
 };
 
 // The kinds of cases that must have passed for a problem like this one to be verified; empty when
-// no run holds such problems: other than bf16 in and out, heads above 256 (sparse: 128), causal,
-// windows, masks other than of keys, pieces. Pure; thread-safe.
+// no run holds such problems: other than bf16 in and out, causal, windows, masks other than of
+// keys, pieces. Pure; thread-safe.
 FOVEA_API std::vector<std::string> validation_kinds(const Problem& problem);
 
-// Whether the record's path has passed every kind of this problem. Without a pattern, problems of
-// SPARGE_ATTN and BLOCK_SPARSE_ATTN are of the kind top-k. Pure; thread-safe.
-FOVEA_API bool covers(const ValidationRecord& record, const Problem& problem);
-// Whether these very head sizes passed: what counts where nothing else says which sizes a kernel
-// takes.
-FOVEA_API bool covers_heads(const ValidationRecord& record, const Problem& problem);
+// Who says that a kernel takes the head sizes of a problem beside those that ran: nobody, or a rule
+// that its package publishes and that has accepted them.
+enum class HeadRule : uint8_t { none, published };
+
+// Whether the record's path has passed every kind of this problem with its head sizes; under a
+// published rule, with sizes of which none is larger and with sizes of which none is smaller.
+// Without a pattern, problems of SPARGE_ATTN and BLOCK_SPARSE_ATTN are of the kind top-k. Pure;
+// thread-safe.
+FOVEA_API bool covers(const ValidationRecord& record, const Problem& problem,
+                      HeadRule rule = HeadRule::none);
+
+// Whether a record can make calls on this path count as verified. Not where nobody has inspected
+// what the path runs (docs/execution.md), whatever ran there. Pure; thread-safe.
+FOVEA_API bool can_be_verified(std::string_view path) noexcept;
 
 // All committed records. Thread-safe; static storage.
 FOVEA_API std::span<const ValidationRecord> validation_records() noexcept;
@@ -75,8 +85,8 @@ struct ValidatedPath {
   std::string_view path;
 };
 
-// The record among `records` of this path, with this version of the provider's library, on the kind
-// of device that the facts describe; null without one. Thread-safe.
+// The record among `records` of this path, with this version of the provider's library and of
+// fovea, on the kind of device that the facts describe; null without one. Thread-safe.
 FOVEA_API const ValidationRecord* find_validation_record(
     const ValidatedPath& path, const DeviceFacts& facts,
     std::span<const ValidationRecord> records = validation_records());
@@ -85,7 +95,15 @@ FOVEA_API const ValidationRecord* find_validation_record(
 // record", or in what its record differs. Thread-safe.
 FOVEA_API std::string missing_validation(
     const ValidatedPath& path, const Problem& problem, const DeviceFacts& facts,
-    std::span<const ValidationRecord> records = validation_records());
+    std::span<const ValidationRecord> records = validation_records(),
+    HeadRule rule = HeadRule::none);
+
+// What to do about it: the command that makes the record, or how to compare a problem that no run
+// holds. Thread-safe.
+FOVEA_API std::string validation_remedy(
+    const ValidatedPath& path, const Problem& problem, const DeviceFacts& facts,
+    std::span<const ValidationRecord> records = validation_records(),
+    HeadRule rule = HeadRule::none);
 
 // BACKEND-CLASS.json, with the package between them where one provides the path. Thread-safe.
 FOVEA_API std::string validation_file_name(BackendName backend, std::string_view provider,

@@ -3,11 +3,15 @@
 #include <algorithm>
 
 #include "fovea/added_platform.hpp"
+#include "fovea/version.hpp"
 #include "src/core/text.hpp"
+#include "src/platform/validation_heads.hpp"
 #include "src/platform/validation_table.hpp"
 
 namespace fovea {
 namespace {
+
+using validation::HeadSizes;
 
 // The fact that tells the devices of a platform apart, and what is printed before it.
 struct Kind {
@@ -22,16 +26,18 @@ constexpr Kind kKinds[] = {
     {PlatformId::musa, "cc", "cc_"},
 };
 
-// What a run calls the patterns of sparse problems.
+// What a run calls the patterns of sparse problems, and whether it holds them with unequal lengths.
+// None are packed.
 struct PatternKind {
   std::string_view pattern;
   std::string_view kind;
+  bool unequal;
 };
-constexpr PatternKind kPatterns[] = {{"radial", "radial"},
-                                     {"local", "local window"},
-                                     {"random", "block lists"},
-                                     {"mask", "block lists"},
-                                     {"topk", "top-k"}};
+constexpr PatternKind kPatterns[] = {{"radial", "radial", false},
+                                     {"local", "local window", false},
+                                     {"random", "block lists", true},
+                                     {"mask", "block lists", true},
+                                     {"topk", "top-k", true}};
 
 // Packages whose kernels fovea.torch.providers binds; the host program binds the others.
 constexpr std::string_view kBoundInPython[] = {"torch",         "flash_attn", "flash_attn_3", "fa4",
@@ -43,10 +49,45 @@ constexpr std::string_view kPlugin = "plugin ";
 // Names that choose blocks from the data where a problem names no pattern.
 constexpr std::string_view kChoosesBlocks[] = {"SPARGE_ATTN", "BLOCK_SPARSE_ATTN"};
 
-bool listed(std::string_view list, std::string_view item) {
-  const std::vector<std::string_view> items = text::split(list, ',');
-  return std::any_of(items.begin(), items.end(),
-                     [&](std::string_view each) { return text::trim(each) == item; });
+// Paths of packages where nobody has inspected what runs.
+constexpr std::string_view kUninspected[] = {"unverified",      "runtime_mask_dependent",
+                                             "rocm_unverified", "rocm_runtime_mask_dependent",
+                                             "npu_unverified",  "npu_masked_fallback"};
+
+// "key padding 64/64 80/48".
+struct PassedKind {
+  std::string_view kind;
+  std::string_view heads;  // "64/64 80/48"
+
+  std::vector<HeadSizes> sizes() const {
+    std::vector<HeadSizes> list;
+    for (const std::string_view word : text::split(heads, ' ')) {
+      const size_t slash = word.find('/');
+      if (slash == std::string_view::npos) continue;
+      list.push_back({text::parse_integer(word.substr(0, slash)).value_or(0),
+                      text::parse_integer(word.substr(slash + 1)).value_or(0)});
+    }
+    return list;
+  }
+};
+
+std::optional<PassedKind> find_kind(const ValidationRecord& record, std::string_view kind) {
+  for (const std::string_view item : text::split(record.passed, ',')) {
+    const std::string_view each = text::trim(item);
+    const std::string_view words = each.substr(0, each.find('/'));
+    const size_t end = words.rfind(' ');
+    if (end == std::string_view::npos || words.substr(0, end) != kind) continue;
+    return PassedKind{kind, each.substr(end + 1)};
+  }
+  return std::nullopt;
+}
+
+bool takes_heads(std::span<const HeadSizes> ran, const Problem& problem, HeadRule rule) {
+  const auto any = [&](auto holds) { return std::any_of(ran.begin(), ran.end(), holds); };
+  const HeadSizes asked{problem.head_dim, problem.dim_v};
+  if (rule == HeadRule::none) return any([&](HeadSizes h) { return h == asked; });
+  return any([&](HeadSizes h) { return h.query <= asked.query && h.value <= asked.value; }) &&
+         any([&](HeadSizes h) { return h.query >= asked.query && h.value >= asked.value; });
 }
 
 // "package fa4 4.0.0" is provider "package fa4" with version "4.0.0".
@@ -75,14 +116,28 @@ bool same_version(std::string_view a, std::string_view b) {
   return plain_release(a) && plain_release(b) && parse_version(a) == parse_version(b);
 }
 
-// The kinds that a problem needs under a name.
-std::vector<std::string> kinds_of(std::string_view backend, const Problem& problem) {
+// The problem under a name: with the pattern that it chooses where none is given.
+Problem as_chosen(std::string_view backend, const Problem& problem) {
   const bool chooses = std::find(std::begin(kChoosesBlocks), std::end(kChoosesBlocks), backend) !=
                        std::end(kChoosesBlocks);
-  if (problem.sparse || !chooses) return validation_kinds(problem);
   Problem chosen = problem;
-  chosen.sparse = SparsePattern{"topk", {}};
-  return validation_kinds(chosen);
+  if (!problem.sparse && chooses) chosen.sparse = SparsePattern{"topk", {}};
+  return chosen;
+}
+
+std::vector<std::string> kinds_of(std::string_view backend, const Problem& problem) {
+  return validation_kinds(as_chosen(backend, problem));
+}
+
+// Whether validation runs have such cases at all.
+bool held_by_a_run(const Problem& problem, const std::vector<std::string>& kinds) {
+  if (kinds.empty()) return false;
+  if (!problem.sparse) return true;
+  const bool unequal = problem.seq_q != problem.seq_kv;
+  return problem.layout != Layout::packed &&
+         std::any_of(std::begin(kPatterns), std::end(kPatterns), [&](const PatternKind& each) {
+           return each.pattern == problem.sparse->name && (each.unequal || !unequal);
+         });
 }
 
 // The record of the path on such a device with whatever version.
@@ -96,6 +151,16 @@ const ValidationRecord* find_any_version(const ValidatedPath& path, const Device
         record.platform == name(facts.platform()) && record.device_class == kind)
       return &record;
   return nullptr;
+}
+
+// In which version a record differs from what would run.
+std::string other_version(const ValidationRecord& record, std::string_view library) {
+  if (same_version(record.library, library))
+    return text::concat("fovea ", record.fovea, ", this is ", version());
+  const bool stated = !library.empty() && library != "unknown";
+  return text::concat(
+      record.provider, ' ', record.library,
+      stated ? text::concat(", not of ", library) : std::string(", and no version is stated here"));
 }
 
 }  // namespace
@@ -115,12 +180,10 @@ std::string device_class(const DeviceFacts& facts) {
 }
 
 std::vector<std::string> validation_kinds(const Problem& problem) {
-  constexpr int64_t kLargestHead = 256, kLargestSparseHead = 128;
-  const int64_t largest = problem.sparse ? kLargestSparseHead : kLargestHead;
   const MaskKind mask = problem.mask.kind;
-  if (problem.dtype != kBF16 || problem.out_dtype != kBF16 || problem.head_dim > largest ||
-      problem.dim_v > largest || problem.causal || problem.window != Window{} ||
-      (mask != MaskKind::none && mask != MaskKind::keys) || !problem.pieces.empty())
+  if (problem.dtype != kBF16 || problem.out_dtype != kBF16 || problem.causal ||
+      problem.window != Window{} || (mask != MaskKind::none && mask != MaskKind::keys) ||
+      !problem.pieces.empty())
     return {};
   if (problem.layout == Layout::packed && !problem.sparse) return {"packed"};
   const bool padded = problem.has_kv_lengths || mask == MaskKind::keys;
@@ -143,45 +206,74 @@ std::vector<std::string> validation_kinds(const Problem& problem) {
   return {};
 }
 
-bool covers(const ValidationRecord& record, const Problem& problem) {
+bool covers(const ValidationRecord& record, const Problem& problem, HeadRule rule) {
   const std::vector<std::string> kinds = kinds_of(record.backend, problem);
   return !kinds.empty() && std::all_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
-    return listed(record.kinds, kind);
+    const std::optional<PassedKind> passed = find_kind(record, kind);
+    return passed && takes_heads(passed->sizes(), problem, rule);
   });
 }
 
-bool covers_heads(const ValidationRecord& record, const Problem& problem) {
-  return listed(record.heads, text::concat(problem.head_dim, '/', problem.dim_v));
+bool can_be_verified(std::string_view path) noexcept {
+  return std::find(std::begin(kUninspected), std::end(kUninspected), path) ==
+         std::end(kUninspected);
 }
 
 const ValidationRecord* find_validation_record(const ValidatedPath& path, const DeviceFacts& facts,
                                                std::span<const ValidationRecord> records) {
-  const std::string_view version = split(path.provider, facts).version;
+  const std::string_view library = split(path.provider, facts).version;
   for (size_t i = 0; i < records.size();) {
     const ValidationRecord* found = find_any_version(path, facts, records.subspan(i));
     if (found == nullptr) return nullptr;
-    if (same_version(found->library, version)) return found;
+    if (same_version(found->library, library) && same_version(found->fovea, version()))
+      return found;
     i = static_cast<size_t>(found - records.data()) + 1;
   }
   return nullptr;
 }
 
 std::string missing_validation(const ValidatedPath& path, const Problem& problem,
-                               const DeviceFacts& facts,
-                               std::span<const ValidationRecord> records) {
+                               const DeviceFacts& facts, std::span<const ValidationRecord> records,
+                               HeadRule rule) {
   if (const ValidationRecord* found = find_validation_record(path, facts, records)) {
     const std::vector<std::string> kinds = kinds_of(found->backend, problem);
-    if (kinds.empty()) return "no validation run holds such problems";
-    std::string lacks;
-    for (const std::string& kind : kinds)
-      if (!listed(found->kinds, kind)) lacks += text::concat(lacks.empty() ? "" : ", ", kind);
+    if (!held_by_a_run(as_chosen(found->backend, problem), kinds))
+      return "no validation run holds such problems";
+    std::string lacks, heads;
+    for (const std::string& kind : kinds) {
+      const std::optional<PassedKind> passed = find_kind(*found, kind);
+      if (!passed)
+        lacks += text::concat(lacks.empty() ? "" : ", ", kind);
+      else if (heads.empty() && !takes_heads(passed->sizes(), problem, rule))
+        heads = passed->heads;
+    }
     if (!lacks.empty()) return text::concat("its validation record does not cover ", lacks);
     return text::concat("its validation record does not cover head sizes ", problem.head_dim, '/',
-                        problem.dim_v);
+                        problem.dim_v, " (it has ", heads, ")");
   }
   if (const ValidationRecord* other = find_any_version(path, facts, records))
-    return text::concat("its validation record is of ", other->provider, ' ', other->library);
+    return text::concat("its validation record is of ",
+                        other_version(*other, split(path.provider, facts).version));
   return "without a validation record";
+}
+
+std::string validation_remedy(const ValidatedPath& path, const Problem& problem,
+                              const DeviceFacts& facts, std::span<const ValidationRecord> records,
+                              HeadRule rule) {
+  const std::string backend = name(path.backend);
+  const Problem asked = as_chosen(backend, problem);
+  const std::span<const HeadSizes> heads =
+      asked.sparse ? std::span<const HeadSizes>(validation::kSparseHeads)
+                   : std::span<const HeadSizes>(validation::kDenseHeads);
+  const bool helps =
+      held_by_a_run(asked, validation_kinds(asked)) && takes_heads(heads, asked, rule);
+  // A first record is worth making whatever the problem.
+  if (helps || find_validation_record(path, facts, records) == nullptr)
+    return "validate it with " + validation_command(path.backend, path.provider, facts);
+  if (facts.platform() != PlatformId::cuda || path.provider.starts_with(kPackage))
+    return "compare it in the host program";
+  return text::concat("compare it with fovea check --backend ", backend,
+                      " --device cuda --problem '", to_string(problem), "'");
 }
 
 std::string validation_file_name(BackendName backend, std::string_view provider,

@@ -37,14 +37,23 @@ std::optional<double> number_of(const Value& object, std::string_view key) {
   return found->number;
 }
 
-// What passed on one path, in the order of the run.
-struct Passed {
-  std::vector<std::string> kinds;
-  std::vector<std::string> heads;
-};
+// What passed on one path, in the order of the run: kinds with their head sizes.
+using Passed = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
-void add(std::vector<std::string>& list, std::string item) {
-  if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(std::move(item));
+void add(Passed& passed, const std::string& kind, std::string heads) {
+  auto found = std::find_if(passed.begin(), passed.end(),
+                            [&](const auto& each) { return each.first == kind; });
+  if (found == passed.end()) found = passed.insert(passed.end(), {kind, {}});
+  std::vector<std::string>& list = found->second;
+  if (std::find(list.begin(), list.end(), heads) == list.end()) list.push_back(std::move(heads));
+}
+
+std::string text_of(const Passed& passed) {
+  std::string out;
+  for (const auto& [kind, heads] : passed)
+    out += text::concat(out.empty() ? "" : ", ", kind, ' ',
+                        text::join(std::span<const std::string>(heads), " "));
+  return out;
 }
 
 // "provider" and "library" as rows have them.
@@ -104,9 +113,8 @@ struct Reading {
         faults.push_back(text::concat("has a problem that is none: ", text));
         continue;
       }
-      Passed& passed = paths[text_of(each, "path")];
-      add(passed.kinds, text_of(each, "kind"));
-      add(passed.heads, text::concat(problem->head_dim, '/', problem->dim_v));
+      add(paths[text_of(each, "path")], text_of(each, "kind"),
+          text::concat(problem->head_dim, '/', problem->dim_v));
     }
   }
 };
@@ -133,12 +141,13 @@ Result<std::shared_ptr<const ValidationFile>> ValidationFile::parse(std::string_
   const auto [provider, library] = provider_of(record);
   for (const auto& [path, passed] : reading.paths) {
     // What cannot be replayed is not shown to work again.
-    if (std::find(passed.kinds.begin(), passed.kinds.end(), "replay") == passed.kinds.end())
-      continue;
+    const bool replayed = std::any_of(passed.begin(), passed.end(),
+                                      [](const auto& each) { return each.first == "replay"; });
+    if (!replayed || !can_be_verified(path)) continue;
     file->rows_.push_back({keep(name), keep(text_of(record, "backend")), keep(provider),
-                           keep(library), keep(path), keep(text_of(record, "platform")),
-                           keep(text_of(record, "device_class")), keep(text_of(record, "date")),
-                           keep(list_of(passed.kinds)), keep(list_of(passed.heads))});
+                           keep(library), keep(text_of(record, "fovea")), keep(path),
+                           keep(text_of(record, "platform")), keep(text_of(record, "device_class")),
+                           keep(text_of(record, "date")), keep(text_of(passed))});
   }
   if (reading.faults.empty() && file->rows_.empty())
     reading.faults.emplace_back("has no path with a case of the kind 'replay'");

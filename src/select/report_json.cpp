@@ -1,5 +1,6 @@
 #include "src/select/report_json.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -8,10 +9,15 @@
 namespace fovea::report {
 namespace {
 
-// The command that would verify an unmigrated path.
+// The command that would verify an unmigrated path, if one would.
 Json promotion(const ExplainEntry& e, const DeviceFacts& facts) {
   if (e.report.support != SupportStatus::unmigrated || !validated_by_record(facts)) return nullptr;
-  return validation_command(e.report.backend, e.report.provider, facts);
+  const std::string command = validation_command(e.report.backend, e.report.provider, facts);
+  const bool helps =
+      e.report.reasons.empty() ||
+      std::any_of(e.report.reasons.begin(), e.report.reasons.end(),
+                  [&](const Reason& r) { return r.remedy.find(command) != std::string::npos; });
+  return helps ? Json(command) : Json(nullptr);
 }
 
 // The threshold of skipped tiles, and whether any are.

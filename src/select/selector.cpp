@@ -129,7 +129,7 @@ Reason unvalidated(const ExecutionPathResult& report, const Problem& problem,
             missing_validation({report.backend, report.provider, report.path}, problem,
                                context.facts),
         {},
-        "validate it with " + validation_command(report.backend, report.provider, context.facts)};
+        validation_remedy({report.backend, report.provider, report.path}, problem, context.facts)};
   return {ReasonCode::unvalidated, "surroundings", "a parallel strategy or an outer boundary",
           "the kernel on its own", "validate the combination in the host engine"};
 }

@@ -4,15 +4,13 @@
 
 #include "src/config/rules.hpp"
 #include "src/core/text.hpp"
+#include "src/platform/validation_heads.hpp"
 
 namespace fovea::validation {
 namespace {
 
-using Heads = std::pair<int64_t, int64_t>;
+using Heads = HeadSizes;
 
-// Head sizes of queries and values that a kernel's validator is tried with.
-constexpr Heads kHeads[] = {{32, 32}, {64, 64}, {80, 48}, {128, 128}, {192, 128}, {256, 256}};
-constexpr Heads kSparseHeads[] = {{64, 64}, {80, 48}, {96, 96}, {128, 128}};
 constexpr Heads kReplayHeads[] = {{64, 64}, {128, 128}};
 constexpr int64_t kReplayLengths[] = {127, 640, 1024};
 
@@ -20,8 +18,8 @@ class List {
  public:
   void add(std::string_view kind, Heads heads, std::string_view rest, int64_t batch, int64_t seq_q,
            AttentionMetadata metadata = {}) {
-    std::string text = text::concat("bf16 b", batch, " h2 s", seq_q, " d", heads.first);
-    if (heads.second != heads.first) text += text::concat(" dv=", heads.second);
+    std::string text = text::concat("bf16 b", batch, " h2 s", seq_q, " d", heads.query);
+    if (heads.value != heads.query) text += text::concat(" dv=", heads.value);
     text += text::concat(rest.empty() ? "" : " ", rest, " lse=1 seed=", ++seed_);
     cases_.push_back({std::string(kind), std::move(text), std::move(metadata)});
   }
@@ -38,7 +36,7 @@ std::vector<Case> dense_cases(const DeviceFacts& facts) {
   AttentionMetadata packed;
   packed.npu_attn_varlen = npu;
   List list;
-  for (const Heads& heads : kHeads) {
+  for (const Heads& heads : kDenseHeads) {
     list.add("dense", heads, "", 1, 1024);
     list.add("dense", heads, "hk=1", 2, 333);
     list.add("key padding", heads, "kvlen=1000,389", 2, 1000);
@@ -62,7 +60,7 @@ std::vector<Case> dense_cases(const DeviceFacts& facts) {
   }
   if (!npu) return list.take();
   // One document in front of its padding: what laser attention slices.
-  for (const Heads& heads : kHeads) {
+  for (const Heads& heads : kDenseHeads) {
     AttentionMetadata padding = packed;
     padding.packed_padding = PackedPadding{700, 700};
     list.add("packed", heads, "", 1, 777, padding);

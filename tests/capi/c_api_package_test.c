@@ -28,10 +28,10 @@ static void write_record(const char* passes) {
       "\"path\":\"fa4_dense\",\"device\":\"d\",\"driver\":\"1\",\"compiler\":\"c\",\"fovea\":\"0\","
       "\"date\":\"2026-01-01\",\"atol\":0.01,\"rtol\":0.01,\"captured\":true,\"pass\":%s,\"cases\":"
       "["
-      "{\"kind\":\"dense\",\"problem\":\"bf16 b1 h1 s4 d8\",\"path\":\"fa4_dense\",\"ran\":true,"
-      "\"outside\":0,\"pass\":true},{\"kind\":\"replay\",\"problem\":\"bf16 b1 h1 s4 d8\","
+      "{\"kind\":\"dense\",\"problem\":\"bf16 b1 h1 s4 d16\",\"path\":\"fa4_dense\",\"ran\":true,"
+      "\"outside\":0,\"pass\":true},{\"kind\":\"replay\",\"problem\":\"bf16 b1 h1 s4 d16\","
       "\"path\":\"fa4_dense\",\"ran\":true,\"outside\":0,\"pass\":true}]}",
-      passes);
+      fovea_version(), passes);
   fclose(file);
 }
 

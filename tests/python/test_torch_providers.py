@@ -158,11 +158,13 @@ class Providers(unittest.TestCase):
         """The file of a validation run of FLASH_ATTN_4 that never took place: what such a file does is tested."""
         head = {"schema": "fovea.validation/1", "backend": "FLASH_ATTN_4", "provider": f"package fa4 {CUTE}"}
         head.update(library=f"package fa4 {CUTE}", path="fa4_dense", platform="cuda", device_class="sm_90")
-        head.update(device="a GPU", driver="1", compiler="GNU", fovea="0.1.0", date="2026-01-01")
+        head.update(device="a GPU", driver="1", compiler="GNU", fovea=fovea.version(), date="2026-01-01")
         cases = [
-            {"kind": kind, "problem": "bf16 b1 h2 s9 d64", "path": "fa4_dense", "ran": True, "outside": 0, "pass": True}
+            {"kind": kind, "problem": f"bf16 b1 h2 s9 d{dim} dv={dim_v}", "path": "fa4_dense", "ran": True, "outside": 0,
+             "pass": True}
             for kind in ("dense", "unequal lengths", "replay")
-        ]
+            for dim, dim_v in DIMENSIONS
+        ]  # fmt: skip
         head.update({"atol": 0.01, "rtol": 0.01, "captured": True, "pass": True, "cases": cases, **changes})
         handle, name = tempfile.mkstemp(suffix=".json")
         self.addCleanup(os.remove, name)

@@ -104,7 +104,7 @@ std::shared_ptr<const ValidationFile> npu_record() {
                       .device_class = "npu",
                       .path = "npu_dense",
                       .kinds = {"dense", "unequal lengths", "replay"},
-                      .head = "d16"};
+                      .heads = {"d16"}};
   return record.file();
 }
 
@@ -114,7 +114,7 @@ std::shared_ptr<const ValidationFile> rocm_record() {
                       .device_class = "gfx942",
                       .path = "rocm_dense",
                       .kinds = {"dense", "unequal lengths", "replay"},
-                      .head = "d16"};
+                      .heads = {"d16"}};
   return record.file();
 }
 
@@ -278,7 +278,7 @@ TEST(FlashAttn, npu_contract_a_record_promotes_what_it_holds) {
   const ExecutionPathResult padded =
       layer.resolve_execution_path(*parse_problem("bf16 b1 h2 s8 d32"), {});
   EXPECT_EQ(padded.reasons.back().got,
-            "npu_dense, its validation record does not cover head sizes 32/32");
+            "npu_dense, its validation record does not cover head sizes 32/32 (it has 16/16)");
 }
 
 // --- ROCm with AITER
@@ -420,13 +420,14 @@ TEST(FlashAttn, fa4_every_single_deviation_is_unmigrated) {
 TEST(FlashAttn, fa4_head_sizes_are_judged_by_the_package) {
   VendorDouble fa4("fa4", VendorRecord().file());
   const Attention layer = vendor_layer(PlatformId::cuda, kBlackwell);
-  for (const char* dims : {"d32", "d64", "d80 dv=48", "d192 dv=128", "d256"}) {
+  for (const char* dims : {"d32", "d64", "d80 dv=48", "d96", "d192 dv=128", "d256"}) {
     const int before = fa4.validations();
     const ExecutionPathResult report =
         layer.resolve_execution_path(*parse_problem("bf16 b1 h2 s8 " + std::string(dims)), {});
     EXPECT_EQ(report.support, SupportStatus::supported) << dims << sentence(report.reasons);
     EXPECT_EQ(fa4.validations(), before + 1);
   }
+  EXPECT_EQ(support_of(layer, "bf16 b1 h2 s8 d24"), SupportStatus::unmigrated) << "below them all";
   VendorCall wide("bf16 b1 h2 s8 d264");
   expect_refused(layer, wide, fa4, ReasonCode::head_dim, "head sizes up to 256");
   VendorCall odd("bf16 b1 h2 s8 d64 dv=44");

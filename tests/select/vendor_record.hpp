@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fovea/validation.hpp"
+#include "fovea/version.hpp"
 
 namespace fovea::test {
 
@@ -18,8 +19,9 @@ struct VendorRecord {
   std::string device_class = "sm_103";
   std::string path = "fa4_dense";
   std::vector<std::string> kinds = {"dense", "unequal lengths", "replay"};
-  std::string head = "d64";
+  std::vector<std::string> heads = {"d32", "d64", "d80 dv=48", "d192 dv=128", "d256"};
   std::string driver = "580.1";
+  std::string fovea = version();
   bool pass = true;
   bool captured = true;
 
@@ -32,14 +34,16 @@ struct VendorRecord {
                       member("platform", platform) + member("device_class", device_class) +
                       member("path", path) + member("device", "a device") +
                       member("driver", driver) + member("compiler", "GNU 12") +
-                      member("fovea", "0.1.0") + member("date", "2026-11-30");
+                      member("fovea", fovea) + member("date", "2026-11-30");
     out += "\"atol\":0.01,\"rtol\":0.01,\"captured\":" + flag(captured) +
            ",\"pass\":" + flag(pass) + ",\"cases\":[";
-    for (size_t i = 0; i < kinds.size(); ++i)
-      out += std::string(i == 0 ? "" : ",") + "{" + member("kind", kinds[i]) +
-             member("problem", "bf16 b1 h2 s8 " + head) + member("path", path) +
-             "\"ran\":true,\"outside\":0,\"pass\":" + flag(pass) + "}";
-    return out + "]}";
+    std::string cases;
+    for (const std::string& kind : kinds)
+      for (const std::string& head : heads)
+        cases += std::string(cases.empty() ? "" : ",") + "{" + member("kind", kind) +
+                 member("problem", "bf16 b1 h2 s8 " + head) + member("path", path) +
+                 "\"ran\":true,\"outside\":0,\"pass\":" + flag(pass) + "}";
+    return out + cases + "]}";
   }
 
   std::shared_ptr<const ValidationFile> file() const {

@@ -50,7 +50,7 @@ class ContractTest(CliTest):
             self.assertTrue(case["pass"], case)
             self.assertEqual(case["outside"], 0)
             heads |= {word for word in case["problem"].split() if word.startswith(("d", "dv="))}
-        self.assertLessEqual({"d32", "d64", "d80", "dv=48", "d192", "dv=128", "d256"}, heads)
+        self.assertLessEqual({"d32", "d64", "d80", "dv=48", "d96", "d128", "d192", "dv=128", "d256"}, heads)
         self.check_record(document)
 
     def test_sparse_names_run_sparse_cases(self):

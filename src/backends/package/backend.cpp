@@ -241,11 +241,11 @@ class PackageBackend final : public Backend {
     const ValidatedPath path{r.backend, r.provider, r.path};
     std::string lacks;
     std::string remedy =
-        "validate it with " + validation_command(r.backend, r.provider, context.facts);
+        validation_remedy(path, problem, context.facts, known_records(), head_rule());
     const bool alone = context.parallel_strategy == ParallelStrategy::none &&
                        context.outer_boundaries.empty() && !context.paged_kv &&
                        context.kv_cache_dtype.empty() && !context.piecewise;
-    if (!row.verifiable || !alone) {
+    if (!alone) {
       lacks = "inspected only";
     } else if (row.needs_validator && !kernel_->validate_dims) {
       lacks = "without a rule of the package for head sizes";
@@ -254,10 +254,14 @@ class PackageBackend final : public Backend {
     } else if (on_record(path, problem, context.facts)) {
       r.support = SupportStatus::supported;
     } else {
-      lacks = missing_validation(path, problem, context.facts, known_records());
+      lacks = missing_validation(path, problem, context.facts, known_records(), head_rule());
     }
     if (r.support == SupportStatus::supported) {
       r.compilation_mode = row.compilation_mode;
+      remedy = "validate the combination in the host engine";
+    } else if (!row.verifiable) {
+      lacks = "where no record counts";
+      remedy = "compare it in the host program";
       return;
     }
     r.reasons.push_back(
@@ -275,13 +279,16 @@ class PackageBackend final : public Backend {
     known.insert(known.end(), committed.begin(), committed.end());
     return known;
   }
+  HeadRule head_rule() const noexcept {
+    return kernel_->validate_dims ? HeadRule::published : HeadRule::none;
+  }
+
 
   bool on_record(const ValidatedPath& path, const Problem& problem,
                  const DeviceFacts& facts) const {
     const auto holds = [&](std::span<const ValidationRecord> records) {
       const ValidationRecord* record = find_validation_record(path, facts, records);
-      return record != nullptr && covers(*record, problem) &&
-             (kernel_->validate_dims || covers_heads(*record, problem));
+      return record != nullptr && covers(*record, problem, head_rule());
     };
     return holds(validation_records()) ||
            (kernel_->validation != nullptr && holds(kernel_->validation->records()));
