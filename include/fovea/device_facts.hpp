@@ -34,8 +34,8 @@ struct Version {
 FOVEA_API std::optional<Version> parse_version(std::string_view text) noexcept;
 
 // Facts of one device as sorted key/text pairs. A key that is missing means "absent"; the text
-// "unknown" means "present, version not understood". Value type; comparable; cheap to hash through
-// `text()`.
+// "unknown" means "present, version not understood"; "broken: CAUSE" means installed and of no use,
+// which is absent with a cause. Value type; comparable; cheap to hash through `text()`.
 class DeviceFacts {
  public:
   explicit DeviceFacts(PlatformId platform = PlatformId::cpu) : platform_(platform) {}
@@ -46,8 +46,11 @@ class DeviceFacts {
   bool has(std::string_view key) const noexcept { return get(key).has_value(); }
   // Nothing when absent or not understood.
   FOVEA_API std::optional<Version> version(std::string_view key) const noexcept;
-  // Absent is `fallback`; "0" is false; any other text (a version, 1, unknown) is true.
+  // Absent is `fallback`; "0" and "broken" are false; any other text (a version, 1, unknown) is
+  // true.
   FOVEA_API bool flag(std::string_view key, bool fallback = false) const noexcept;
+  // The cause of "broken: CAUSE", which may be empty; nothing for every other text.
+  FOVEA_API std::optional<std::string_view> fault(std::string_view key) const noexcept;
   FOVEA_API std::optional<int64_t> integer(std::string_view key) const noexcept;
   FOVEA_API void set(std::string key, std::string value);
   const std::vector<std::pair<std::string, std::string>>& entries() const noexcept {

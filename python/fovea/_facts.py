@@ -30,12 +30,27 @@ _XPU = (("auto_round", "auto_round", ("auto-round-lib", "auto-round", "auto_roun
 _MUSA = (("flash_attn", "flash_attn", ("flash-attn", "flash_attn"), None),)
 
 
+_LONGEST_CAUSE = 200
+
+
+def _broken(cause):
+    """The fact of a package that is installed and of no use."""
+    return f"broken: {' '.join(str(cause).split())[:_LONGEST_CAUSE]}"
+
+
 def _module(name):
-    """The module, or None: whatever a package does at its import, it is then absent."""
+    """The module and why it failed: (module, None), (None, None) where it is not installed, (None, cause).
+
+    Whatever a package does at its import, it is then absent.
+    """
     try:
-        return importlib.import_module(name)
-    except Exception:  # noqa: BLE001
-        return None
+        return importlib.import_module(name), None
+    except ModuleNotFoundError as error:
+        # The package itself, or a part of it, is not there; else it lacks another one.
+        missing = error.name is None or name == error.name or name.startswith(error.name + ".")
+        return None, None if missing else str(error)
+    except Exception as error:  # noqa: BLE001
+        return None, f"{type(error).__name__}: {error}"
 
 
 def _version(module, distributions):
@@ -52,18 +67,23 @@ def _packages(rows, sm=0):
     for fact, name, distributions, symbol, *capabilities in rows:
         if capabilities and not capabilities[0] <= sm <= capabilities[1]:
             continue
-        module = _module(name)
-        if module is not None and (symbol is None or hasattr(module, symbol)):
-            found[fact] = _version(module, distributions)
+        module, cause = _module(name)
+        if cause is not None:
+            found[fact] = _broken(cause)
+        elif module is not None:
+            version = _version(module, distributions)
+            whole = symbol is None or hasattr(module, symbol)
+            found[fact] = version if whole else _broken(f"{name} {version} has no {symbol}")
     return found
 
 
 def _symbols():
-    package = _module("flashinfer")
+    package, _ = _module("flashinfer")
     if package is None:
         return {}
-    places = (package, _module("flashinfer.prefill"))
-    return {fact: "1" if any(hasattr(place, symbol) for place in places) else "0" for fact, symbol in _SYMBOLS}
+    part, cause = _module("flashinfer.prefill")
+    absent = "0" if cause is None else _broken(f"flashinfer.prefill: {cause}")
+    return {fact: "1" if any(hasattr(p, symbol) for p in (package, part)) else absent for fact, symbol in _SYMBOLS}
 
 
 def _cuda(torch, index):
@@ -105,29 +125,37 @@ _TYPES = (("cuda", None, _cuda), ("npu", "torch_npu", _npu), ("xpu", None, _xpu)
 
 
 def _available(torch, kind, package):
+    """Whether torch has a device of this kind, and what kept the package that adds it from its import."""
+    cause = None
     if package is not None and not hasattr(torch, kind):
-        _module(package)
+        _, cause = _module(package)
     part = getattr(torch, kind, None)
-    return part is not None and part.is_available()
+    return part is not None and part.is_available(), cause and f"{package}: {cause}"
 
 
 def facts(device=None):
     """The platform and facts of a device of torch, for fovea.explain(config, **fovea.facts()).
 
-    device: "cuda:1", "npu", "xpu", "musa", "cpu" or a torch.device; None takes the first that torch can use. Packages
-    that fail at their import or lack what a call needs are absent; installed ones are imported. Without torch, or
-    without a device: the CPU. Raises ValueError for a device that torch has not. Tested with stand-ins for torch
-    and the packages, never on a GPU.
+    device: "cuda:1", "npu", "xpu", "musa", "cpu" or a torch.device; None takes the first that torch can use. Installed
+    packages are imported; one that fails at its import or lacks what a call needs has the fact "broken: CAUSE", which
+    explain repeats. Without torch, or without a device: the CPU. Raises ValueError, with the cause, for a device that
+    torch has not. Tested with stand-ins for torch and the packages, never on a GPU.
     """
-    torch = _module("torch")
+    torch, torch_fault = _module("torch")
+    causes = [f"torch: {torch_fault}"] if torch_fault else []
     wanted, _, index = ("" if device is None else str(device)).partition(":")
     for kind, package, ask in _TYPES if torch is not None and wanted != "cpu" else ():
-        if wanted in ("", kind) and _available(torch, kind, package):
+        if wanted not in ("", kind):
+            continue
+        available, cause = _available(torch, kind, package)
+        causes += [cause] if cause else []
+        if available:
             rocm = kind == "cuda" and getattr(torch.version, "hip", None)
             found = (_rocm if rocm else ask)(torch, int(index or 0))
             # The text form of facts separates them with commas.
             stated = {key: str(value).replace(",", " ") for key, value in found.items() if value not in (None, "")}
             return {"platform": "rocm" if rocm else kind, "facts": stated}
     if wanted not in ("", "cpu"):
-        raise ValueError(f"torch has no device '{device}' here")
+        why = f" ({'; '.join(causes)})" if causes else ""
+        raise ValueError(f"torch has no device '{device}' here{why}")
     return {"platform": "cpu"}

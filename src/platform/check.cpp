@@ -34,6 +34,24 @@ std::string number_list(std::span<const int64_t> list, std::string_view prefix) 
   return text::join(items);
 }
 
+// "sm_90", "sm_10x", "sm_80 to sm_89".
+std::string range_text(int64_t min, int64_t max) {
+  if (max == kAnyNewer) return text::concat("sm_", min, " or newer");
+  if (max == min) return text::concat("sm_", min);
+  if (min % 10 == 0 && max == min + 9) return text::concat("sm_", min / 10, 'x');
+  return text::concat("sm_", min, " to sm_", max);
+}
+
+// Whether sm is what a check of the device's compute capability accepts.
+bool holds_sm(const Check& check, int64_t sm) {
+  const std::span<const int64_t> list = numbers(check);
+  if (check.kind == Check::Kind::sm_range) return sm >= check.min && sm <= check.max;
+  if (check.kind == Check::Kind::sm_set) return contains(list, sm);
+  for (size_t i = 0; i + 1 < list.size(); i += 2)
+    if (sm >= list[i] && sm <= list[i + 1]) return true;
+  return false;
+}
+
 std::string print(const Version& version) {
   std::string out = text::concat(version.major, '.', version.minor);
   if (version.patch != 0) out += text::concat('.', version.patch);
@@ -107,12 +125,10 @@ std::optional<Reason> installed_failure(const Check& check, const DeviceFacts& f
     case PackageState::broken:
       break;
   }
-  std::string got = facts.version(wanted_package.part_of)
-                        ? text::concat(*facts.get(wanted_package.part_of), ' ')
-                        : std::string("installed ");
-  got += text::concat("without ", wanted_package.symbol);
-  return Reason{ReasonCode::package, std::string(wanted_package.part_of), std::move(got),
-                wanted(wanted_package), std::move(install)};
+  const bool own = wanted_package.part_of.empty() || facts.fault(wanted_package.fact);
+  return Reason{ReasonCode::package,
+                std::string(own ? wanted_package.fact : wanted_package.part_of),
+                fault(wanted_package, facts), wanted(wanted_package), std::move(install)};
 }
 
 Reason wrong_version(const Check& check, const DeviceFacts& facts, std::string remedy) {
@@ -145,6 +161,7 @@ bool of_device(Check::Kind kind) noexcept {
   switch (kind) {
     case Check::Kind::sm_range:
     case Check::Kind::sm_set:
+    case Check::Kind::sm_ranges:
     case Check::Kind::fact_in:
     case Check::Kind::fact_not_in:
     case Check::Kind::name_without:
@@ -158,10 +175,14 @@ bool of_device(Check::Kind kind) noexcept {
 std::string accepted_devices(const Check& check) {
   switch (check.kind) {
     case Check::Kind::sm_range:
-      if (check.max == kAnyNewer) return text::concat("sm_", check.min, " or newer");
-      if (check.max == check.min) return text::concat("sm_", check.min);
-      if (check.max == check.min + 9) return text::concat("sm_", check.min / 10, 'x');
-      return text::concat("sm_", check.min, " to sm_", check.max);
+      return range_text(check.min, check.max);
+    case Check::Kind::sm_ranges: {
+      std::vector<std::string> items;
+      const std::span<const int64_t> list = numbers(check);
+      for (size_t i = 0; i + 1 < list.size(); i += 2)
+        items.push_back(range_text(list[i], list[i + 1]));
+      return text::join(items);
+    }
     case Check::Kind::sm_set:
       return number_list(numbers(check), "sm_");
     case Check::Kind::fact_in:
@@ -186,11 +207,10 @@ std::optional<Reason> failure(const Check& check, std::string_view instead,
     case Kind::backend:
       return std::nullopt;
     case Kind::sm_range:
-    case Kind::sm_set: {
+    case Kind::sm_set:
+    case Kind::sm_ranges: {
       const std::optional<int64_t> sm = facts.integer("sm");
-      const bool holds = sm && (check.kind == Kind::sm_range ? *sm >= check.min && *sm <= check.max
-                                                             : contains(numbers(check), *sm));
-      if (holds) return std::nullopt;
+      if (sm && holds_sm(check, *sm)) return std::nullopt;
       Reason reason = wrong_device(device(facts), check, instead);
       if (!sm) reason.remedy = "state the compute capability, such as sm=90";
       return reason;

@@ -16,7 +16,7 @@ constexpr Check kAmpereToHopper = sm_range(80, 90);
 constexpr Check kBlackwell = sm_range(100);
 constexpr Check kDatacenterBlackwell = sm_range(100, 109);
 constexpr Check kSage = sm_set({80, 86, 89, 90, 120, 121});
-constexpr Check kFlash4 = sm_set({90, 100, 101, 103, 120, 121});
+constexpr Check kFlash4 = sm_ranges({{90, 90}, {100, 109}, {120, 129}});
 constexpr Check kSparge = sm_set({80, 86, 89, 90});
 // The FlashAttention packages do not load on these.
 constexpr Check kNotTuring = name_without({"Turing", "Tesla", "T4"});

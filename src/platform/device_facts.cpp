@@ -71,7 +71,16 @@ std::optional<Version> DeviceFacts::version(std::string_view key) const noexcept
 
 bool DeviceFacts::flag(std::string_view key, bool fallback) const noexcept {
   const std::optional<std::string_view> text = get(key);
-  return text ? *text != "0" : fallback;
+  return text ? *text != "0" && !fault(key) : fallback;
+}
+
+std::optional<std::string_view> DeviceFacts::fault(std::string_view key) const noexcept {
+  constexpr std::string_view kBroken = "broken";
+  const std::optional<std::string_view> text = get(key);
+  if (!text || !text->starts_with(kBroken)) return std::nullopt;
+  const std::string_view rest = text->substr(kBroken.size());
+  if (!rest.empty() && !rest.starts_with(':')) return std::nullopt;
+  return text::trim(rest.substr(rest.empty() ? 0 : 1));
 }
 
 std::optional<int64_t> DeviceFacts::integer(std::string_view key) const noexcept {

@@ -161,7 +161,8 @@ Normalised normalise(PlatformId id, const FactKey& key, std::string_view value) 
     case Type::version:
       return {key.key == "cudnn" ? cudnn_version(value) : std::string(value)};
     case Type::flag:
-      if (!starts_with_digit(value)) return {{}, "0, 1 or unknown"};
+      if (!starts_with_digit(value) && !value.starts_with("broken"))
+        return {{}, "0, 1, unknown or broken: CAUSE"};
       return {std::string(value)};
     case Type::integer:
       if (!text::parse_integer(value)) return {{}, "an integer"};

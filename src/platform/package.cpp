@@ -99,7 +99,22 @@ const Package& package(std::string_view id) noexcept {
 
 PackageState state(const Package& package, const DeviceFacts& facts) noexcept {
   if (package.fact.empty() || facts.flag(package.fact)) return PackageState::present;
-  return facts.flag(package.part_of) ? PackageState::broken : PackageState::missing;
+  const bool there =
+      facts.fault(package.fact) || facts.flag(package.part_of) || facts.fault(package.part_of);
+  return there ? PackageState::broken : PackageState::missing;
+}
+
+std::string fault(const Package& package, const DeviceFacts& facts) {
+  for (const std::string_view fact : {package.fact, package.part_of}) {
+    const std::optional<std::string_view> cause = facts.fault(fact);
+    if (!cause) continue;
+    return cause->empty() ? "installed but broken"
+                          : text::concat("installed but broken (", *cause, ')');
+  }
+  const std::string version = facts.version(package.part_of)
+                                  ? text::concat(*facts.get(package.part_of), ' ')
+                                  : std::string("installed ");
+  return text::concat(version, "without ", package.symbol);
 }
 
 std::string describe(const Package& package, const DeviceFacts& facts) {

@@ -23,11 +23,14 @@ const Package& package(std::string_view id) noexcept;
 
 enum class PackageState : uint8_t { present, missing, broken };
 
-// broken: the package is there but lacks the symbol.
+// broken: the package is there but lacks the symbol, or is stated to be broken.
 PackageState state(const Package& package, const DeviceFacts& facts) noexcept;
 
 // "flash_attn 2.8.0"; without the version when it is not stated.
 std::string describe(const Package& package, const DeviceFacts& facts);
+
+// Why a broken package is of no use: "0.6.18 without SYMBOL", "installed but broken (CAUSE)".
+std::string fault(const Package& package, const DeviceFacts& facts);
 
 // What messages ask for: "flash_attn", or "flashinfer with SYMBOL".
 std::string wanted(const Package& package);

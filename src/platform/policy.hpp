@@ -28,6 +28,7 @@ struct Check {
     // Of the device.
     sm_range,
     sm_set,
+    sm_ranges,
     fact_in,
     fact_not_in,
     name_without,
@@ -77,6 +78,20 @@ constexpr Check number_check(Check::Kind kind, std::initializer_list<int64_t> nu
 }
 constexpr Check sm_set(std::initializer_list<int64_t> numbers) {
   return number_check(Check::Kind::sm_set, numbers);
+}
+struct Range {
+  int64_t min;
+  int64_t max;
+};
+// sm lies in one of these; at most four.
+constexpr Check sm_ranges(std::initializer_list<Range> ranges) {
+  Check check{Check::Kind::sm_ranges};
+  size_t i = 0;
+  for (const Range& range : ranges) {
+    check.numbers[i++] = range.min;
+    check.numbers[i++] = range.max;
+  }
+  return check;
 }
 // head_dim is one of these, or unknown.
 constexpr Check head_set(std::initializer_list<int64_t> numbers) {

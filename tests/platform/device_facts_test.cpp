@@ -50,6 +50,21 @@ TEST(Platforms, UnknownNameListsAndSuggests) {
   EXPECT_NE(result.error().message.find("did you mean 'cuda'"), std::string::npos);
 }
 
+TEST(DeviceFacts, BrokenIsAbsentWithACause) {
+  DeviceFacts facts(PlatformId::cuda);
+  facts.set("a", "broken: 1.0 has no f");
+  facts.set("b", "broken");
+  facts.set("c", "brokenness 1.0");
+  EXPECT_EQ(facts.fault("a"), "1.0 has no f");
+  EXPECT_EQ(facts.fault("b"), "");
+  EXPECT_EQ(facts.fault("c"), std::nullopt);
+  EXPECT_EQ(facts.fault("d"), std::nullopt);
+  EXPECT_FALSE(facts.flag("a", true));
+  EXPECT_FALSE(facts.flag("b", true));
+  EXPECT_TRUE(facts.flag("c"));
+  EXPECT_EQ(facts.version("a"), std::nullopt);
+}
+
 TEST(DeviceFacts, SortedReplacedAndPrinted) {
   DeviceFacts facts(PlatformId::cuda);
   facts.set("sm", "80");

@@ -18,6 +18,21 @@ TEST(Package, PresentMissingAndBroken) {
   EXPECT_EQ(state(package("flashinfer"), facts), PackageState::missing);
 }
 
+TEST(Package, AStatedFaultIsBrokenWithItsCause) {
+  DeviceFacts facts(PlatformId::cuda);
+  facts.set("flashinfer", "broken: OSError: no libcudart.so.12");
+  for (const char* id : {"flashinfer", "flashinfer_prefill", "trtllm"}) {
+    EXPECT_EQ(state(package(id), facts), PackageState::broken) << id;
+    EXPECT_EQ(fault(package(id), facts), "installed but broken (OSError: no libcudart.so.12)");
+  }
+  EXPECT_EQ(describe(package("flashinfer"), facts), "flashinfer");
+  facts.set("flashinfer", "0.6.18");
+  EXPECT_EQ(fault(package("trtllm"), facts), "0.6.18 without trtllm_ragged_attention_deepseek");
+  facts.set("sageattention", "broken");
+  EXPECT_EQ(state(package("sageattention"), facts), PackageState::broken);
+  EXPECT_EQ(fault(package("sageattention"), facts), "installed but broken");
+}
+
 TEST(Package, DescribedWithTheVersionThatIsStated) {
   DeviceFacts facts(PlatformId::cuda);
   EXPECT_EQ(describe(package("flash_attn"), facts), "flash_attn");

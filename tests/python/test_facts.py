@@ -97,6 +97,7 @@ class FactsTest(unittest.TestCase):
                     "cuda": "12.8",
                     "cudnn": "91002",
                     "flash_attn": "unknown",
+                    "sageattention": "broken: sageattention unknown has no sageattn",
                     "flashinfer": "0.6.18",
                     "flashinfer_prefill": "1",
                     "trtllm": "0",
@@ -107,7 +108,8 @@ class FactsTest(unittest.TestCase):
         self.assertEqual(self.entry(stated, "FLASHINFER_ATTN")["support"], "unmigrated")
         (reason,) = self.entry(stated, "TRTLLM_ATTN")["reasons"]
         self.assertIn("without trtllm_ragged_attention_deepseek", reason["got"])
-        self.assertIn("not installed", self.entry(stated, "SAGE_ATTN_2_8_8")["reasons"][0]["got"])
+        (reason,) = self.entry(stated, "SAGE_ATTN_2_8_8")["reasons"]
+        self.assertEqual(reason["got"], "installed but broken (sageattention unknown has no sageattn)")
 
     def test_a_package_of_no_use_on_the_device_is_not_imported(self):
         hopper = gpu(major=9, minor=0, name="NVIDIA H200")
@@ -121,18 +123,62 @@ class FactsTest(unittest.TestCase):
         self.assertEqual(stated["facts"]["sageattention"], "1.0")
         self.assertNotIn("sageattn3", stated["facts"])
 
-    def test_a_package_that_fails_at_its_import_is_absent(self):
-        self.machine(fake_torch(cuda=gpu(major=9, minor=0, name="NVIDIA H200")))
-        folder = mock.patch.object(_facts.importlib, "import_module", side_effect=self.failing)
-        with folder:
-            stated = fovea.facts()
-        self.assertEqual(set(stated["facts"]), {"sm", "name", "cuda", "cudnn"})
+    def importing(self, **failures):
+        """Imports that raise: by module ("." as "__"), or for all others but torch as `rest`."""
+        found = {name.replace("__", "."): error for name, error in failures.items()}
+        real = _facts.importlib.import_module
 
-    @staticmethod
-    def failing(name):
-        if name == "torch":
-            return sys.modules["torch"]
-        raise OSError("undefined symbol")
+        def import_module(name):
+            error = found.get(name, None if name == "torch" else found.get("rest"))
+            if error is not None:
+                raise error
+            return real(name)
+
+        patch = mock.patch.object(_facts.importlib, "import_module", side_effect=import_module)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_a_package_that_fails_at_its_import_is_absent_with_the_cause(self):
+        self.machine(fake_torch(cuda=gpu(major=9, minor=0, name="NVIDIA H200")))
+        self.importing(rest=OSError("libcudart.so.12:\n undefined symbol, sorry"))
+        stated = fovea.facts()
+        cause = "broken: OSError: libcudart.so.12: undefined symbol  sorry"
+        self.assertEqual(stated["facts"]["sageattention"], cause)
+        self.assertEqual(stated["facts"]["flashinfer"], cause)
+        self.assertNotIn("sageattn3", stated["facts"])  # of no use on the device, so not imported
+        for backend in ("SAGE_ATTN", "FLASHINFER_ATTN", "FLASH_ATTN_4"):
+            entry = self.entry(stated, backend)
+            self.assertEqual(entry["support"], "unsupported")
+            self.assertIn("installed but broken (OSError: libcudart.so.12", entry["reasons"][0]["got"], backend)
+        # What the project runs itself does not need them.
+        self.assertEqual(self.entry(stated, None)["backend"], "FLASH_ATTN")
+
+    def test_what_is_not_installed_is_no_fault(self):
+        self.machine(fake_torch(cuda=gpu(major=9, minor=0, name="NVIDIA H200")))
+        self.importing(
+            flash_attn=ModuleNotFoundError("No module named 'einops'", name="einops"),
+            flash_attn__cute=ModuleNotFoundError("No module named 'flash_attn.cute'", name="flash_attn.cute"),
+            sageattention=ModuleNotFoundError("No module named 'sageattention'", name="sageattention"),
+        )
+        stated = fovea.facts()["facts"]
+        self.assertEqual(stated["flash_attn"], "broken: No module named 'einops'")
+        self.assertNotIn("fa4", stated)
+        self.assertNotIn("sageattention", stated)
+
+    def test_a_part_that_fails_says_why(self):
+        whole = module("flashinfer", __version__="0.6.18", trtllm_ragged_attention_deepseek=object)
+        self.machine(fake_torch(cuda=gpu(major=10, minor=0, name="NVIDIA B200")), flashinfer=whole)
+        self.importing(flashinfer__prefill=RuntimeError("ninja is missing"))
+        stated = fovea.facts()
+        self.assertEqual(stated["facts"]["trtllm"], "1")
+        (reason,) = self.entry(stated, "FLASHINFER_ATTN")["reasons"]
+        self.assertIn("RuntimeError: ninja is missing", reason["got"])
+
+    def test_a_device_that_torch_has_not_says_why(self):
+        self.machine(fake_torch())
+        self.importing(torch_npu=ImportError("libascendcl.so: cannot open"))
+        with self.assertRaisesRegex(ValueError, r"no device 'npu' here \(torch_npu: ImportError: libascendcl.so"):
+            fovea.facts("npu")
 
     def test_rocm(self):
         cuda = gpu(major=9, minor=4, name="AMD Instinct MI300X", gcnArchName="gfx942:sramecc+:xnack-")

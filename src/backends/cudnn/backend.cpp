@@ -37,8 +37,10 @@ std::optional<Reason> lacks(const DeviceFacts& facts) {
   if (facts.integer("sm").value_or(0) < 80)
     return Reason{ReasonCode::architecture, "sm", std::string(facts.get("sm").value_or("unknown")),
                   "80 or newer", "choose FLASH_ATTN or TORCH_SDPA"};
-  if (!facts.has("cudnn"))
-    return Reason{ReasonCode::package, "cudnn", "not installed", "9.0 or newer",
+  if (!facts.flag("cudnn"))
+    return Reason{ReasonCode::package, "cudnn",
+                  facts.fault("cudnn") ? std::string(*facts.get("cudnn")) : "not installed",
+                  "9.0 or newer",
                   "pip install nvidia-cudnn-cu13, or apt-get install cudnn9-cuda-13"};
   const std::optional<Version> version = facts.version("cudnn");
   if (!version) return std::nullopt;
