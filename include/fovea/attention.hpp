@@ -59,6 +59,10 @@ struct CallOptions {
   std::shared_ptr<const BlockMask> block_mask;
   int32_t block_q = 128;  // tokens in a block of tensors.block_counts: 64 or 128
   int32_t block_kv = 128;
+  // Where the denoising run stands, in [0, 1]: 1 is pure noise, 0 none. The gate of skip_softmax
+  // (disabled_until_timestep) reads it and nothing else does; a gated layer that is not told runs
+  // dense. Plans hold for their side of the gate.
+  std::optional<double> timestep;
   Stream stream;
 };
 
@@ -135,12 +139,12 @@ class Attention {
   FOVEA_API std::shared_ptr<const Decision> resolve(const Problem& problem) const;
   // The report of the execution contract for a call with this metadata, in surroundings that the
   // host engine declares: parallel strategy, paged storage and its element type, outer boundaries,
-  // full graph. `device`: where the call would run, by default as for plan(); a device that cannot
-  // be probed is unsupported, with the cause. Everything else in `context` is overwritten by what
-  // the layer, its backend and the normal form say. Contradicting metadata is unsupported, by
-  // field. Reads no tensor and never waits for a device; call it outside captured or compiled
-  // regions, and again when the metadata changes. Advisory: changes neither selection nor
-  // execution.
+  // full graph, timestep. `device`: where the call would run, by default as for plan(); a device
+  // that cannot be probed is unsupported, with the cause. Everything else in `context` is
+  // overwritten by what the layer, its backend and the normal form say. Contradicting metadata is
+  // unsupported, by field. Reads no tensor and never waits for a device; call it outside captured
+  // or compiled regions, and again when the metadata changes. Advisory: changes neither selection
+  // nor execution.
   FOVEA_API ExecutionPathResult resolve_execution_path(const Problem& problem,
                                                        const ExecutionContext& context,
                                                        const AttentionMetadata& metadata = {},
@@ -163,7 +167,8 @@ class Attention {
   FOVEA_API Result<CallPlan> plan(const AttentionTensors& tensors,
                                   const CallOptions& options) const;
   // Plans once, for the device that plan() takes by default, and keeps everything that a run needs,
-  // the layer's prepared tensors included. Errors as plan, out_of_memory.
+  // the layer's prepared tensors included. No timestep is known, so a gated skip_softmax is dense.
+  // Errors as plan, out_of_memory.
   FOVEA_API Result<RecordedCall> record(const Problem& problem,
                                         const AttentionMetadata& metadata = {}) const;
 

@@ -164,6 +164,10 @@ typedef struct fovea_call {
   int32_t block_kv;
   const fovea_block_mask* block_mask; /* in place of the three tensors; fovea_attention_run only */
   const fovea_sparse_state* sparse_state; /* for layers whose backend is sparse */
+  /* Where the denoising run stands, in [0, 1]: 1 is pure noise. Read by the gate of skip_softmax;
+   * a gated layer that is not told runs dense. A plan holds for its side of the gate. */
+  double timestep;
+  int32_t has_timestep;
 } fovea_call;
 
 /* `config` is copied; NULL means an empty one (platform default). */

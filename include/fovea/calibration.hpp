@@ -57,7 +57,7 @@ enum class SkipState : uint8_t {
   uncalibrated,      // target_sparsity without a calibration of this layer
   ignored_layer,     // the calibration keeps this layer dense
   gated,             // the timestep is above disabled_until_timestep
-  unknown_timestep,  // there is a gate and nobody has said the timestep: dense
+  unknown_timestep,  // there is a gate and the call does not say the timestep: dense
 };
 FOVEA_API std::string_view name(SkipState state) noexcept;
 

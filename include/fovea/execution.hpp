@@ -67,6 +67,8 @@ struct ExecutionContext {
   bool npu_attn_varlen = false;  // AttentionMetadata::npu_attn_varlen
   // Ascend laser attention: AttentionMetadata::laser_input_scale.
   std::optional<double> laser_input_scale;
+  // Where the run stands, for the gate of skip_softmax: CallOptions::timestep.
+  std::optional<double> timestep;
   // First keys whose blocks every sparse selection keeps: AttentionMetadata::protected_kv_prefix.
   int64_t protected_kv_prefix = 0;
   // This step or layer of a sparse schedule is dense: what runs instead of the sparse backend.

@@ -12,6 +12,7 @@
 
 #include "fovea/backend.hpp"
 #include "fovea/backend_name.hpp"
+#include "fovea/calibration.hpp"
 #include "fovea/error.hpp"
 #include "fovea/problem.hpp"
 
@@ -37,6 +38,9 @@ struct PackageCall {
   std::optional<double> laser_input_scale;
   Stream stream;
   BackendName backend;  // the name that was asked for
+  // What the skip_softmax of `spec` comes to here, null without one: only in the state `skips` may
+  // tiles be skipped, else the kernel runs dense.
+  const SkipDecision* skip = nullptr;
 };
 
 struct PackageKernel {

@@ -115,6 +115,11 @@ typedef struct fovea_plugin_context {
   const char* kv_cache_dtype;    /* "" when unset */
   /* First keys that a sparse selection has to keep, 0 for none; refuse what cannot keep them. */
   int64_t protected_kv_prefix;
+  /* What skip_softmax of the entry comes to in this call: NULL (there is none), "skips", "off",
+   * "uncalibrated", "ignored_layer", "gated", "unknown_timestep". Key tiles may be skipped with
+   * "skips" only; then the ones that cannot raise a row above skip_factor / keys. */
+  const char* skip_softmax;
+  double skip_factor;
 } fovea_plugin_context;
 
 enum { FOVEA_SUPPORTED = 0, FOVEA_UNSUPPORTED = 1, FOVEA_UNMIGRATED = 2 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fovea/backend_name.hpp"
+#include "fovea/calibration.hpp"
 #include "fovea/dtype.hpp"
 #include "fovea/execution.hpp"
 
@@ -34,7 +35,8 @@ struct Receipt {
   std::vector<std::string> copies;  // tensors copied because the spec allowed it
   std::optional<double> density;
   bool deterministic = false;
-  bool scheduled_dense = false;  // a sparse schedule asked for a dense step; not a fallback
+  bool scheduled_dense = false;      // a sparse schedule asked for a dense step; not a fallback
+  std::optional<SkipDecision> skip;  // what skip_softmax came to, where the entry has it
   CompilationMode compilation_mode = CompilationMode::eager_only;
   size_t workspace_bytes = 0;
   // Why a better kernel family of the same name did not take the problem; not a fallback.

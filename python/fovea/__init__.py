@@ -217,6 +217,7 @@ class Attention:
         is_causal: bool | None = None,
         window: tuple[int, int] | None = None,
         sparse_state: _Any = None,
+        timestep: float | None = None,
         metadata: _Mapping[str, _Any] | str | None = None,
     ) -> _Any:
         """The fovea_call of these arguments, and what must live as long as it."""
@@ -246,6 +247,8 @@ class Attention:
         if sparse_state is not None:
             call.sparse_state = sparse_state._handle
             owners.append(sparse_state)
+        if timestep is not None:
+            call.timestep, call.has_timestep = timestep, 1
         stated = _Metadata(metadata)
         call.metadata = stated._handle.value
         owners.append(stated)
@@ -267,8 +270,9 @@ class Attention:
         mask: boolean (True = attend) or additive, [1|B,Skv], [1|B,1|Sq,Skv] or [1|B,1|Hq,1|Sq,Skv]. Options:
         kv_lengths, cu_seqlens_q, cu_seqlens_kv; layout ("bshd"), output_layout, scale, is_causal; window: (left,
         right), -1 for unbounded; metadata: a mapping or JSON text of what is known of masks and lengths
-        (docs/metadata.md); sparse_state: a SparseAttentionState, for layers whose backend is sparse. Returns out, or a
-        tuple (out[, lse][, receipt]) with what was asked for.
+        (docs/metadata.md); sparse_state: a SparseAttentionState, for layers whose backend is sparse; timestep: in
+        [0, 1], 1 for pure noise, which the gate of skip_softmax reads. Returns out, or a tuple (out[, lse][, receipt])
+        with what was asked for.
         """
         call, owners = self._make_call(q, k, v, mask, **options)
         lib = _lib()

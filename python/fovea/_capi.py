@@ -74,6 +74,8 @@ class Call(c.Structure):
         ("block_kv", c.c_int32),
         ("block_mask", c.c_void_p),
         ("sparse_state", c.c_void_p),
+        ("timestep", c.c_double),
+        ("has_timestep", c.c_int32),
     ]
 
 

@@ -86,6 +86,7 @@ Result<Call> read_call(const fovea_call* given, const char* function) {
   if (c.block_mask != nullptr) call.options.block_mask = c.block_mask->mask;
   if (c.sparse_state != nullptr) call.options.sparse_state = &c.sparse_state->state;
   return call;
+  if (c.has_timestep != 0) call.options.timestep = c.timestep;
 }
 
 const AttentionMetadata& metadata_of(const Call& call) {
@@ -180,6 +181,12 @@ Error need_out(const char* function) {
               ": call->out is absent; its shape and strides come from fovea_output_spec",
           {}};
 }
+// Whether the gate of skip_softmax is open for the call; nothing without a gate or a timestep.
+std::optional<bool> gate_is_open(const fovea_call_defaults& defaults, const CallOptions& options) {
+  if (!(defaults.skip_gate > 0) || !options.timestep) return std::nullopt;
+  return *options.timestep <= defaults.skip_gate;
+}
+
 
 }  // namespace
 }  // namespace fovea::capi
@@ -210,7 +217,11 @@ int32_t fovea_attention_create(const fovea_layer_options* options, const fovea_c
     fovea_call_defaults defaults;
     if (config != nullptr) {
       const fovea::ResolvedSpec resolved = config->config.resolve(layer.role, layer.category);
-      if (resolved.spec != nullptr) defaults = {resolved.spec->scale, resolved.spec->is_causal};
+      if (resolved.spec != nullptr) {
+        defaults = {resolved.spec->scale, resolved.spec->is_causal};
+        if (resolved.spec->skip_softmax)
+          defaults.skip_gate = resolved.spec->skip_softmax->disabled_until_timestep;
+      }
     }
     std::optional<fovea::DeviceFacts> facts;
     if (o.platform != nullptr) {
@@ -267,7 +278,8 @@ int32_t fovea_attention_plan(const fovea_attention* attention, const fovea_call*
     FOVEA_TRY(const fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
     FOVEA_TRY(fovea::CallPlan made, attention->attention.plan(c.tensors, c.options));
     *plan = new fovea_plan{std::move(made), attention->defaults,
-                           fovea::capi::metadata_of(c).protected_kv_prefix};
+                           fovea::capi::metadata_of(c).protected_kv_prefix,
+                           fovea::capi::gate_is_open(attention->defaults, c.options)};
     return {};
   });
 }
@@ -352,6 +364,12 @@ int32_t fovea_attention_resolve(const fovea_attention* attention, const fovea_ca
               attention->attention.resolve_execution_path(c.tensors, c.options, context));
     const fovea::CapabilityResult requested =
         fovea::requested_support(report, context.require_fullgraph);
+    if (fovea::capi::gate_is_open(plan->defaults, c.options) != plan->skips)
+      return fovea::Error{fovea::ErrorCode::invalid_argument,
+                          "fovea_plan_run: the plan was made for another side of "
+                          "skip_softmax.disabled_until_timestep than the call's timestep; make a "
+                          "plan for it",
+                          {}};
     *json = fovea::capi::copy(fovea::capi::json_of(report, requested).dump());
     if (*json == nullptr)
       return fovea::Error{fovea::ErrorCode::out_of_memory, "no memory for the report", {}};

@@ -31,6 +31,7 @@ struct fovea_config {
 struct fovea_call_defaults {
   std::optional<double> scale;
   std::optional<bool> is_causal;
+  double skip_gate = 0;  // skip_softmax.disabled_until_timestep; 0: none
 };
 struct fovea_attention {
   std::unique_ptr<fovea::Executor> executor;
@@ -41,6 +42,7 @@ struct fovea_plan {
   fovea::CallPlan plan;
   fovea_call_defaults defaults;
   int64_t protected_kv_prefix = 0;  // of the metadata it was made with
+  std::optional<bool> skips;        // the side of the gate it was made for; nothing: not stated
 };
 struct fovea_mask_map {
   fovea::MaskMap map;

@@ -10,6 +10,7 @@
 #include "fovea/validation.hpp"
 #include "src/backends/instance.hpp"
 #include "src/backends/run_tensors.hpp"
+#include "src/backends/skip_decision.hpp"
 #include "src/core/text.hpp"
 #include "src/plugin/options.hpp"
 #include "src/plugin/platform.hpp"
@@ -154,7 +155,7 @@ class PluginBackend final : public Backend {
                                   " cannot be passed yet");
     const fovea_plugin_backend& calls = entries_->calls;
     const WireProblem wire(problem);
-    const WireContext where(backend, spec, context);
+    const WireContext where(backend, problem, spec, context);
     Sink sink;
     void* made = nullptr;
     int32_t code = FOVEA_OK;
@@ -179,6 +180,7 @@ class PluginBackend final : public Backend {
                           [&] { bytes = calls.workspace_bytes(calls.self, made); }));
     if (bytes > kMaxWorkspaceBytes) return impossible_workspace(bytes);
     answer.receipt.workspace_bytes = static_cast<size_t>(bytes);
+    answer.receipt.skip = backends::skip_decision(spec, problem, context);
     plan->set_receipt(std::move(answer.receipt));
     return std::unique_ptr<Plan>(std::move(plan));
   }
@@ -219,7 +221,7 @@ class PluginBackend final : public Backend {
                            "drop them or choose a backend that reads them"});
     if (!r.reasons.empty()) return answer;
     const WireProblem wire(problem);
-    const WireContext where(backend, spec, context);
+    const WireContext where(backend, problem, spec, context);
     Sink sink;
     fovea_plugin_report out{};
     out.struct_size = sizeof out;

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "src/backends/skip_decision.hpp"
 #include "src/core/text.hpp"
 
 namespace fovea::plugin {
@@ -123,7 +124,7 @@ WireProblem::WireProblem(const Problem& p) : text_(to_string(p)) {
   }
 }
 
-WireContext::WireContext(BackendName backend, const AttentionSpec* spec,
+WireContext::WireContext(BackendName backend, const Problem& problem, const AttentionSpec* spec,
                          const ExecutionContext& context)
     : backend_(name(backend)),
       platform_(name(context.facts.platform())),
@@ -148,6 +149,11 @@ WireContext::WireContext(BackendName backend, const AttentionSpec* spec,
   wire_.parallel_strategy = parallel_.c_str();
   wire_.kv_cache_dtype = kv_cache_.c_str();
   wire_.protected_kv_prefix = context.protected_kv_prefix;
+  if (const auto skip = backends::skip_decision(spec, problem, context)) {
+    skip_ = name(skip->state);
+    wire_.skip_softmax = skip_.c_str();
+    wire_.skip_factor = skip->factor.value_or(0);
+  }
 }
 
 fovea_tensor to_wire(const TensorView& view) noexcept {

@@ -85,13 +85,14 @@ class WireProblem {
 // The context of a call for a plugin; its strings live in this object.
 class WireContext {
  public:
-  WireContext(BackendName backend, const AttentionSpec* spec, const ExecutionContext& context);
+  WireContext(BackendName backend, const Problem& problem, const AttentionSpec* spec,
+              const ExecutionContext& context);
   WireContext(const WireContext&) = delete;
   WireContext& operator=(const WireContext&) = delete;
   const fovea_plugin_context* get() const noexcept { return &wire_; }
 
  private:
-  std::string backend_, platform_, facts_, spec_, mask_, packing_, parallel_, kv_cache_;
+  std::string backend_, platform_, facts_, spec_, mask_, packing_, parallel_, kv_cache_, skip_;
   fovea_plugin_context wire_{};
 };
 

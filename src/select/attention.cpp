@@ -7,6 +7,7 @@
 #include "fovea/registry.hpp"
 #include "fovea/schedule.hpp"
 #include "fovea/sparse.hpp"
+#include "src/backends/skip_decision.hpp"
 #include "src/config/rules.hpp"
 #include "src/core/bound_packages.hpp"
 #include "src/core/list_shape.hpp"
@@ -60,6 +61,16 @@ Status check_state(const LayerOptions& layer, const AttentionSpec& spec,
                    ", but its sparse_state was made from ", to_json(made),
                    "; make the state from the layer's own configuration"),
       {{ReasonCode::sparse_state, "sparse_state", name(made.backend), name(spec.backend), {}}}};
+}
+
+Status check_timestep(std::optional<double> timestep) {
+  if (!timestep || (*timestep >= 0 && *timestep <= 1)) return {};
+  Reason reason{ReasonCode::option_value, "timestep", text::format_number(*timestep),
+                "a number in [0, 1]: 1 is pure noise",
+                "divide by the number of training timesteps, such as 1000"};
+  return Error{ErrorCode::invalid_argument,
+               text::concat("attention: ", sentence(reason)),
+               {std::move(reason)}};
 }
 
 // A call with everything that a plan for it depends on.
@@ -232,6 +243,7 @@ struct Attention::State {
 
   // Describes a call, with what its block mask and its sparse state make of it.
   Result<PreparedCall> prepare(const AttentionTensors& tensors, const CallOptions& options) const {
+    FOVEA_CHECK(check_timestep(options.timestep));
     PreparedCall call{tensors, {}, false, {}, {}};
     FOVEA_TRY(call.problem, describe(call.tensors, options));
     if (options.block_mask != nullptr) {
@@ -278,9 +290,11 @@ struct Attention::State {
 
   // The context of a call of this form.
   ExecutionContext context_for(const Site& site, const NormalForm& form,
-                               const AttentionMetadata& metadata) const {
+                               const AttentionMetadata& metadata,
+                               std::optional<double> timestep = {}) const {
     ExecutionContext c = site.context;
     describe_context(form, metadata, c);
+    c.timestep = backends::gate_side(resolved.spec, timestep);
     if (layer.prepared != nullptr) c.prepared = layer.prepared->signature();
     return c;
   }
@@ -321,7 +335,7 @@ struct Attention::State {
     FOVEA_CHECK(check_padding(metadata, tensors));
     const Device device = tensors.q.device;
     FOVEA_TRY(Site* const site, this->site(device));
-    ExecutionContext call_context = context_for(*site, form, metadata);
+    ExecutionContext call_context = context_for(*site, form, metadata, options.timestep);
     call_context.sparse_state = request.sparse_state;
     call_context.scheduled_dense = request.scheduled_dense;
     call_context.block_mask = request.block_mask;
@@ -429,7 +443,9 @@ ExecutionPathResult Attention::resolve_execution_path(const Problem& problem,
   declared.executor = state_->executor;
   declared.kernel_variant.clear();
   declared.prepared = state_->layer.prepared == nullptr ? "" : state_->layer.prepared->signature();
-  const Result<NormalForm> form = normalise(problem, metadata);
+  declared.timestep = backends::gate_side(state_->resolved.spec, context.timestep);
+  Result<NormalForm> form = normalise(problem, metadata);
+  if (const Status stated = check_timestep(context.timestep); !stated) form = stated.error();
   if (!form) {
     ExecutionPathResult refused;
     const Selection selection = site.selector.select(state_->query_for(problem));
@@ -460,6 +476,7 @@ Result<ExecutionPathResult> Attention::resolve_execution_path(
   declared.sparse_state = call.sparse_state;
   declared.scheduled_dense = call.scheduled_dense;
   declared.block_mask = call.block_mask;
+  declared.timestep = merged.timestep;
   const AttentionMetadata nothing;
   return resolve_execution_path(call.problem, declared,
                                 merged.metadata != nullptr ? *merged.metadata : nothing,
@@ -491,7 +508,7 @@ Result<CallPlan> Attention::plan(const AttentionTensors& tensors,
   FOVEA_TRY(const NormalForm form, normalise(call.problem, metadata));
   FOVEA_CHECK(check_layer(state_->layer, form.problem));
   FOVEA_TRY(Site* const site, state_->site(tensors.q.device));
-  ExecutionContext context = state_->context_for(*site, form, metadata);
+  ExecutionContext context = state_->context_for(*site, form, metadata, merged.timestep);
   context.sparse_state = call.sparse_state;
   context.scheduled_dense = call.scheduled_dense;
   FOVEA_TRY(PlannedCall planned,

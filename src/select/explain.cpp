@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "src/backends/skip_decision.hpp"
 #include "src/select/assumed_state.hpp"
 #include "src/select/explain_entry.hpp"
 
@@ -51,11 +52,18 @@ ExplainEntry make(const Selector& selector, const ExplainQuery& query,
     entry.spec = *selection.spec;
     const auto& skip = selection.spec->skip_softmax;
     if (skip && decision->backend == selection.spec->backend) {
-      entry.skip = decide_skip(*skip, query.problem ? problem.seq_kv : 0, std::nullopt);
+      Problem unknown;
+      unknown.seq_kv = 0;
+      entry.skip =
+          backends::skip_decision(selection.spec, query.problem ? problem : unknown, judged);
       if (skip->calibration) entry.skip_ignored_by = skip->calibration->ignored_by;
     }
   }
   entry.report = decision->report;
+  // Whoever does not say the timestep asks about all of them.
+  if (entry.skip && entry.skip->state == SkipState::unknown_timestep &&
+      entry.report.support != SupportStatus::unsupported)
+    entry.report.lossy = true;
   entry.assumed = decision->assumed;
   if (unknown_video) entry.report.density.reset();
   entry.trail = decision->trail;

@@ -63,9 +63,9 @@ class RoleExplainer {
     const bool any_sparse = matrix.sparse_cells() > 0 || !matrix.idle().empty();
     const size_t first = out.entries.size();
     for (const MatrixArea& area : split_by_gate(matrix.areas(), length.sigmas)) {
-      ExplainEntry entry = explain(*area.cell);
-      if (entry.skip && !length.sigmas.empty())
-        settle_gate(length.sigmas[static_cast<size_t>(area.first_step)], entry);
+      std::optional<double> timestep;
+      if (!length.sigmas.empty()) timestep = length.sigmas[static_cast<size_t>(area.first_step)];
+      ExplainEntry entry = explain(*area.cell, timestep);
       entry.steps = range(area.first_step, area.last_step);
       entry.layers = length.layers ? range(area.first_layer, area.last_layer) : query_.layers;
       if (runs_sparse(*area.cell, entry))
@@ -115,14 +115,9 @@ class RoleExplainer {
     return out;
   }
 
-  // What the timestep makes of the entry's skip_softmax.
-  void settle_gate(double timestep, ExplainEntry& entry) const {
-    const int64_t keys = query_.problem ? query_.problem->seq_kv : 0;
-    entry.skip = decide_skip(*entry.spec->skip_softmax, keys, timestep);
-  }
-
-  ExplainEntry explain(const ScheduleCell& cell) {
+  ExplainEntry explain(const ScheduleCell& cell, std::optional<double> timestep) {
     ExecutionContext context = context_;
+    context.timestep = timestep;
     if (scheduled_dense(cell)) context.scheduled_dense = dense_backend(*cell.spec);
     ExplainEntry entry = explain_entry::make(selector(cell.profile), query_, context);
     if (scheduled_dense(cell)) {

@@ -40,6 +40,7 @@ struct PlanKey {
   CallMask block_mask;
   std::optional<double> laser_input_scale;
   int64_t protected_kv_prefix = 0;
+  std::optional<double> timestep;
 
   bool operator==(const PlanKey&) const = default;
 };

@@ -21,12 +21,17 @@ Json promotion(const ExplainEntry& e, const DeviceFacts& facts) {
 }
 
 // The threshold of skipped tiles, and whether any are.
+Json skip_softmax(const std::optional<SkipDecision>& skip) {
+  if (!skip) return nullptr;
+  return {{"state", name(skip->state)},
+          {"factor", number(skip->factor)},
+          {"threshold", number(skip->threshold)}};
+}
+
 Json skip_softmax(const ExplainEntry& e) {
-  if (!e.skip) return nullptr;
-  return {{"state", name(e.skip->state)},
-          {"factor", number(e.skip->factor)},
-          {"threshold", number(e.skip->threshold)},
-          {"ignored_by", text(e.skip_ignored_by)}};
+  Json out = skip_softmax(e.skip);
+  if (e.skip) out["ignored_by"] = text(e.skip_ignored_by);
+  return out;
 }
 
 Json entry(const ExplainEntry& e, const DeviceFacts& facts) {
@@ -105,6 +110,7 @@ Json receipt(const Receipt& r) {
           {"density", number(r.density)},
           {"deterministic", r.deterministic},
           {"scheduled_dense", r.scheduled_dense},
+          {"skip_softmax", skip_softmax(r.skip)},
           {"compilation_mode", name(r.compilation_mode)},
           {"workspace_bytes", r.workspace_bytes},
           {"dispatch", reasons(r.dispatch)},

@@ -31,6 +31,7 @@ struct ContextKey {
   ParallelStrategy parallel_strategy = ParallelStrategy::none;
   uint32_t boundaries = 0;
   std::optional<double> laser_input_scale;
+  std::optional<double> timestep;
   int64_t protected_kv_prefix = 0;
   std::string kv_cache_dtype;
   std::string prepared;
@@ -67,7 +68,7 @@ bool matches(const DecisionKey& key, uint64_t epoch, const RoleQuery& query, con
          k.mask_mode == context.mask_mode && k.packing_mode == context.packing_mode &&
          k.parallel_strategy == context.parallel_strategy && k.boundaries == boundaries &&
          k.kv_cache_dtype == context.kv_cache_dtype && k.prepared == context.prepared &&
-         k.laser_input_scale == context.laser_input_scale &&
+         k.laser_input_scale == context.laser_input_scale && k.timestep == context.timestep &&
          k.protected_kv_prefix == context.protected_kv_prefix &&
          k.host_documents == context.host_documents &&
          k.npu_attn_varlen == context.npu_attn_varlen && k.role == query.role &&
@@ -92,6 +93,7 @@ ContextKey make_context_key(const RoleQuery& query, const ExecutionContext& c) {
   k.kv_cache_dtype = c.kv_cache_dtype;
   k.prepared = c.prepared;
   k.laser_input_scale = c.laser_input_scale;
+  k.timestep = c.timestep;
   k.protected_kv_prefix = c.protected_kv_prefix;
   k.host_documents = c.host_documents;
   k.npu_attn_varlen = c.npu_attn_varlen;

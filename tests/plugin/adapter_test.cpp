@@ -121,6 +121,27 @@ TEST_F(PluginAdapter, OptionsThatThePluginDoesNotReadAreRefused) {
   EXPECT_EQ(r.reasons[0].got, "quant");
 }
 
+// A plugin that reads options is told whether tiles may be skipped in this call.
+TEST_F(PluginAdapter, TheGateOfSkipSoftmaxCrossesDecided) {
+  const auto told = [](const AttentionSpec* spec, std::optional<double> timestep) {
+    ExecutionContext context;
+    context.timestep = timestep;
+    return load("tells_skip")
+        ->resolve(backend::TRTLLM_ATTN, *parse_problem("f32 b1 h1 s2 d4 sk=8"), spec, context)
+        .path;
+  };
+  AttentionSpec spec;
+  spec.backend = backend::TRTLLM_ATTN;
+  EXPECT_EQ(told(nullptr, 0.5), "nothing");
+  EXPECT_EQ(told(&spec, 0.5), "nothing");
+  spec.skip_softmax.emplace().threshold = 0.25;
+  EXPECT_EQ(told(&spec, {}), "skips/2.000000");
+  spec.skip_softmax->disabled_until_timestep = 0.86;
+  EXPECT_EQ(told(&spec, 0.86), "skips/2.000000");
+  EXPECT_EQ(told(&spec, 0.87), "gated/2.000000");
+  EXPECT_EQ(told(&spec, {}), "unknown_timestep/2.000000");
+}
+
 TEST_F(PluginAdapter, WrongPlansAreErrors) {
   const struct {
     const char* fault;

@@ -24,9 +24,10 @@ std::string own_case() {
 bool is(void* self, const char* fault) { return std::strcmp(static_cast<char*>(self), fault) == 0; }
 
 int plan_marker = 0;
+std::string told;
 int released = 0;
 
-int32_t resolve(void* self, const fovea_plugin_problem*, const fovea_plugin_context*,
+int32_t resolve(void* self, const fovea_plugin_problem*, const fovea_plugin_context* context,
                 fovea_plugin_report* report, const fovea_plugin_sink* sink) {
   if (is(self, "resolve_throws")) throw std::runtime_error("out of coffee");
   if (is(self, "resolve_throws_number")) throw 42;
@@ -46,6 +47,11 @@ int32_t resolve(void* self, const fovea_plugin_problem*, const fovea_plugin_cont
   }
   if (is(self, "report_workspace")) report->workspace_bytes = UINT64_MAX;
   if (is(self, "not_utf8")) report->path = "cpu.\xff";
+  if (is(self, "tells_skip")) {
+    const char* state = context->skip_softmax;
+    told = state == nullptr ? "nothing" : state + ("/" + std::to_string(context->skip_factor));
+    report->path = told.c_str();
+  }
   fovea_plugin_reason reason{sizeof reason, "head_dim", "head_dim", "80", "64", "pad it"};
   if (is(self, "unknown_reason")) reason.code = "phase_of_moon";
   if (is(self, "reason_null_strings"))
@@ -131,6 +137,7 @@ constexpr const char* kFaults[] = {
     "run_code",
     "run_unknown_code",
     "release_throws",
+    "tells_skip",
 };
 constexpr size_t kCount = sizeof kFaults / sizeof kFaults[0];
 
@@ -321,7 +328,7 @@ extern "C" int32_t fovea_plugin_entry(const fovea_plugin_host*, const fovea_plug
                          run,
                          release,
                          workspace_bytes,
-                         0,
+                         std::strcmp(kFaults[i], "tells_skip") == 0,
                          0,
                          nullptr};
     list[i] = &backends[i].known;

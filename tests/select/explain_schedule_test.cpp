@@ -184,6 +184,27 @@ TEST_F(ExplainScheduleTest, WhatStandsInForASparseBackendIsDense) {
   EXPECT_EQ(sparse.entries[1].sparse->on, 6);
 }
 
+// Bug: steps before the gate opens were called lossy.
+TEST_F(ExplainScheduleTest, GatedStepsAreExact) {
+  const AttentionConfig config = *parse_config(R"({"default": {"backend": "TRTLLM_ATTN",
+      "skip_softmax": {"threshold": 0.5, "disabled_until_timestep": 0.86}}})");
+  ExecutionContext context;
+  context.facts = *parse_facts(PlatformId::cuda, "sm=100,cuda=13.0,trtllm=1,flashinfer=0.6.18");
+  context.local = false;
+  ExplainQuery asked = query();
+  asked.problem = *parse_problem("bf16 b1 h2 s256 d128");
+  const auto run = [&](std::vector<double> sigmas) {
+    return *explain_schedule(config, nullptr, make_platform(context.facts), {asked},
+                             {{2, 1, std::move(sigmas)}}, context);
+  };
+  const Explanation e = run({1.0, 0.5});
+  ASSERT_EQ(e.entries.size(), 2U);
+  EXPECT_EQ(e.entries[0].report.support, SupportStatus::unmigrated);
+  EXPECT_FALSE(e.entries[0].report.lossy);
+  EXPECT_TRUE(e.entries[1].report.lossy);
+  EXPECT_TRUE(run({}).entries.at(0).report.lossy);
+}
+
 TEST_F(ExplainScheduleTest, TimestepsAreCheckedWhereverTheyAreGiven) {
   const auto few = explain_schedule({}, nullptr, platform, {query()}, {{4, 1, {1.0, 0.5}}}, {});
   ASSERT_FALSE(few);

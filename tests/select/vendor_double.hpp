@@ -30,6 +30,7 @@ struct SeenCall {
   int64_t protected_kv_prefix = 0;
   std::optional<double> laser_input_scale;
   std::optional<AttentionSpec> spec;
+  std::optional<SkipDecision> skip;
 };
 
 class VendorDouble {
@@ -89,7 +90,8 @@ class VendorDouble {
                   call.valid_queries,
                   call.protected_kv_prefix,
                   call.laser_input_scale,
-                  call.spec == nullptr ? std::nullopt : std::optional(*call.spec)};
+                  call.spec == nullptr ? std::nullopt : std::optional(*call.spec),
+                  call.skip == nullptr ? std::nullopt : std::optional(*call.skip)};
     if (t.mask.rank == 4) std::copy_n(t.mask.stride.begin(), 4, seen.mask_stride.begin());
     calls_.push_back(seen);
     // Rows of padding see nothing.

@@ -12,7 +12,9 @@
 #include "src/backends/package/kernels.hpp"
 #include "src/backends/package/paths.hpp"
 #include "src/backends/run_tensors.hpp"
+#include "src/backends/skip_decision.hpp"
 #include "src/config/rules.hpp"
+#include "src/core/log.hpp"
 #include "src/core/text.hpp"
 
 namespace fovea::backends {
@@ -57,7 +59,13 @@ class PackagePlan final : public Plan {
         host_documents_(context.host_documents),
         protected_kv_prefix_(context.protected_kv_prefix),
         laser_input_scale_(context.laser_input_scale),
-        receipt_(std::move(receipt)) {}
+        receipt_(std::move(receipt)) {
+    if (receipt_.skip && receipt_.skip->state == SkipState::unknown_timestep)
+      log_once(LogLevel::warning,
+               text::concat(name(receipt_.backend), ": skip_softmax.disabled_until_timestep is ",
+                            text::format_number(spec_->skip_softmax->disabled_until_timestep),
+                            ", but calls state no timestep: no tile is skipped"));
+  }
 
   size_t workspace_bytes() const noexcept override { return 0; }
   const Receipt& receipt() const noexcept override { return receipt_; }
@@ -78,7 +86,8 @@ class PackagePlan final : public Plan {
     }
     try {
       return kernel_->run({row_.path, problem_, t, spec_ ? &*spec_ : nullptr, valid_queries,
-                           protected_kv_prefix_, laser_input_scale_, stream, receipt_.backend});
+                           protected_kv_prefix_, laser_input_scale_, stream, receipt_.backend,
+                           receipt_.skip ? &*receipt_.skip : nullptr});
     } catch (...) {
       return Error{ErrorCode::device_error,
                    "the kernel of package " + kernel_->package + " threw an exception",
@@ -124,7 +133,8 @@ class PackageBackend final : public Backend {
       apply_provider(r, spec);
     else
       apply_spec(r, spec);
-    r.lossy = r.lossy || loses_tiles(backend, spec);
+    const auto skip = skip_decision(spec, problem, context);
+    r.lossy = r.lossy || (skips_tiles(backend) && skip && skip->state == SkipState::skips);
     if (r.reasons.empty()) judge(r, row, problem, context);
     return r;
   }
@@ -142,6 +152,9 @@ class PackageBackend final : public Backend {
     receipt.device = name(context.facts.platform());
     receipt.compute_qk = receipt.compute_pv = receipt.accumulate = "unstated";
     receipt.compilation_mode = r.compilation_mode;
+    receipt.skip = skip_decision(spec, problem, context);
+    const PathRow& row =
+        find_path(paths_of(kernel_->package, backend), surroundings(problem, context));
     return std::unique_ptr<Plan>(
         std::make_unique<PackagePlan>(kernel_, row, problem, spec, context, std::move(receipt)));
   }
@@ -151,8 +164,6 @@ class PackageBackend final : public Backend {
 
   std::string provider(const DeviceFacts& facts) const {
     std::string text = "package " + kernel_->package;
-    const PathRow& row =
-        find_path(paths_of(kernel_->package, backend), surroundings(problem, context));
     const auto fact = facts.get(kernel_->package);
     if (!kernel_->version.empty())
       text += " " + kernel_->version;
@@ -247,6 +258,10 @@ class PackageBackend final : public Backend {
                        context.kv_cache_dtype.empty() && !context.piecewise;
     if (!alone) {
       lacks = "inspected only";
+      remedy = "validate the combination in the host engine";
+    } else if (!row.verifiable) {
+      lacks = "where no record counts";
+      remedy = "compare it in the host program";
     } else if (row.needs_validator && !kernel_->validate_dims) {
       lacks = "without a rule of the package for head sizes";
       if (on_record(path, problem, context.facts))
@@ -258,14 +273,14 @@ class PackageBackend final : public Backend {
     }
     if (r.support == SupportStatus::supported) {
       r.compilation_mode = row.compilation_mode;
-      remedy = "validate the combination in the host engine";
-    } else if (!row.verifiable) {
-      lacks = "where no record counts";
-      remedy = "compare it in the host program";
       return;
     }
     r.reasons.push_back(
         {ReasonCode::unvalidated, "path", r.path + ", " + lacks, {}, std::move(remedy)});
+  }
+
+  HeadRule head_rule() const noexcept {
+    return kernel_->validate_dims ? HeadRule::published : HeadRule::none;
   }
 
   // The record that was given with the kernel, then the committed ones.
@@ -279,10 +294,6 @@ class PackageBackend final : public Backend {
     known.insert(known.end(), committed.begin(), committed.end());
     return known;
   }
-  HeadRule head_rule() const noexcept {
-    return kernel_->validate_dims ? HeadRule::published : HeadRule::none;
-  }
-
 
   bool on_record(const ValidatedPath& path, const Problem& problem,
                  const DeviceFacts& facts) const {

@@ -79,12 +79,6 @@ Instance package_kernel(BackendName backend, PlatformId platform) {
 
 bool skips_tiles(BackendName backend) noexcept { return backend == backend::TRTLLM_ATTN; }
 
-bool loses_tiles(BackendName backend, const AttentionSpec* spec) noexcept {
-  if (!skips_tiles(backend) || spec == nullptr || !spec->skip_softmax) return false;
-  const SkipState state = decide_skip(*spec->skip_softmax, 0, std::nullopt).state;
-  return state == SkipState::skips || state == SkipState::unknown_timestep;
-}
-
 bool quantises(const AttentionSpec* spec, DType dtype) noexcept {
   if (spec == nullptr || !spec->quant) return false;
   const std::string_view own = dtype == kF16 ? "float16" : dtype == kBF16 ? "bfloat16" : "";

@@ -16,10 +16,8 @@ namespace fovea::backends {
 // used.
 Instance package_kernel(BackendName backend, PlatformId platform);
 
-// Whether the kernels have a variant that skips tiles, and whether it leaves some out under this
-// entry.
+// Whether the kernels have a variant that skips tiles.
 bool skips_tiles(BackendName backend) noexcept;
-bool loses_tiles(BackendName backend, const AttentionSpec* spec) noexcept;
 // The spec's quant block makes the arithmetic coarser than the problem's type.
 bool quantises(const AttentionSpec* spec, DType dtype) noexcept;
 
