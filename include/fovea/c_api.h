@@ -335,6 +335,35 @@ FOVEA_C_API int32_t fovea_availability(const char* backend, char** json, fovea_e
 /* Loads a shared library of backends (fovea/plugin.h), which stays loaded, and puts them behind
  * their names. `json` may be NULL:
  * {"file","name","version","platforms":["name"],"packages":["name"],"accesses":["platform"],
+/* Everything that fovea_explain and its relatives are asked, and a model in place of a problem.
+ * NULL and 0 leave a field out. */
+typedef struct fovea_explain_options {
+  size_t struct_size;
+  const char* device;   /* a preset such as "h200", or "cuda:N" and the like, of this machine */
+  const char* platform; /* without a device: as for fovea_explain */
+  const char* facts;    /* of the platform; with a preset: changes to it */
+  const char* role;     /* NULL: the default and every per_role entry; every role of the model */
+  const char* category;
+  const char* problem;
+  const char* model;     /* a preset such as "wan2.1-t2v-14b", or JSON text (docs/presets.md) */
+  int64_t height, width; /* of the model, in pixels; 0: the preset's own, as are the frames */
+  int64_t frames;
+  const char* dtype; /* of the model's tensors: "f32", "f16" or "bf16"; NULL: "bf16" */
+  int32_t mask_free; /* not 0: no call has a mask, beside what is known of the model */
+  int64_t steps;     /* a run of so many steps and layers; 0: those of the model, else no run */
+  int64_t layers;
+  const char* schedule; /* JSON; needs a run */
+  const double* sigmas; /* sigma_count of them, one per step; needs a run */
+  size_t sigma_count;
+  const char* calibration; /* a checkpoint's, as JSON, for the layer of that name */
+  const char* layer_name;
+} fovea_explain_options;
+
+/* What would run, as `fovea explain --format json` prints it; freed with fovea_string_free. */
+FOVEA_C_API int32_t fovea_explain_with(const fovea_config* config,
+                                       const fovea_explain_options* options, char** json,
+                                       fovea_error** error);
+
  * "backends":[{"path","name","replaced"}]}. */
 FOVEA_C_API int32_t fovea_load_plugin(const char* file, char** json, fovea_error** error);
 

@@ -95,6 +95,8 @@ FOVEA_API const std::vector<DevicePreset>& device_presets();
 // Case-insensitive. Error invalid_facts lists the presets. Thread-safe, also the next ones.
 FOVEA_API Result<DevicePreset> find_device_preset(std::string_view name);
 FOVEA_API Result<DeviceFacts> preset_facts(std::string_view name);
+// "sm=90,cudnn=9.19" with "cudnn=9.14" put over it, as text for parse_facts. Pure.
+FOVEA_API std::string overlay_facts(std::string_view facts, std::string_view changes);
 
 // A preset of one's own in the form of data/devices, {"name", "summary", "platform", "facts": {},
 // "sources": {}}; summary and sources may be left out. `origin` names the text in messages. Error

@@ -8,6 +8,7 @@
 #include "fovea/calibration.hpp"
 #include "fovea/config.hpp"
 #include "fovea/error.hpp"
+#include "fovea/model_preset.hpp"
 #include "fovea/platform.hpp"
 #include "fovea/schedule.hpp"
 #include "fovea/schedule_density.hpp"
@@ -78,6 +79,24 @@ struct RunLength {
   // settle the gate of skip_softmax.
   std::vector<double> sigmas;
 };
+
+// The calls of a model as a run to explain. What is not set is the model's own.
+struct ModelQuery {
+  std::optional<std::string> role;  // only this one
+  std::string category;             // in place of those of the roles
+  DType dtype = kBF16;
+  bool mask_free = false;  // beside what is known of the model
+  std::optional<int64_t> steps;
+  std::optional<int64_t> layers;  // a role with fewer keeps its own number
+  std::vector<double> sigmas;
+};
+struct ModelRun {
+  std::vector<ExplainQuery> queries;
+  std::vector<RunLength> lengths;
+};
+// One query for every role, batch 1. Error invalid_argument, which begins with the field at fault:
+// a role that the model has not, more layers than a role has, numbers below 1. Pure; thread-safe.
+FOVEA_API Result<ModelRun> model_queries(const ModelDescription& model, const ModelQuery& query);
 
 // One entry for every rectangle of steps and layers that runs alike, `queries` and `lengths` in
 // pairs. A sparse spec that never runs sparse is refused under `require` and warned of once under

@@ -349,11 +349,17 @@ def explain(
     config: _Mapping[str, _Any] | str | None = None,
     *,
     backend: str | None = None,
+    device: str | None = None,
     platform: str | None = None,
     facts: _Mapping[str, _Any] | str | None = None,
     role: str | None = None,
     category: str | None = None,
     problem: str | None = None,
+    model: _Mapping[str, _Any] | str | None = None,
+    size: tuple[int, int] | None = None,
+    frames: int | None = None,
+    dtype: str | None = None,
+    mask_free: bool = False,
     steps: int | None = None,
     layers: int | None = None,
     schedule: _Mapping[str, _Any] | str | None = None,
@@ -361,25 +367,43 @@ def explain(
 ) -> dict[str, _Any]:
     """What a configuration would run and why (fovea.explain/1 as a dict), on this CPU or a described device.
 
-    With steps and layers, the numbers of a run, there is an entry for every range of both that runs alike; schedule is
-    a mapping or JSON text as in docs/config.md. sigmas, the noise level of every step, are needed for sigma windows.
+    device: a preset such as "h200", which facts change, or "cuda:0"; or platform and facts. model: a preset such as
+    "wan2.1-t2v-14b", or a description (docs/presets.md), whose roles, layers and steps are explained; size: (height,
+    width) in pixels, frames and dtype are of the model. With steps and layers, the numbers of a run, there is an entry
+    for every range of both that runs alike; schedule is a mapping or JSON text as in docs/config.md. sigmas, the noise
+    level of every step, are needed for sigma windows. The answer is that of `fovea explain --format json`.
     """
     handle = _Config(config, backend)
     if isinstance(facts, dict):
         facts = ",".join(f"{key}={value}" for key, value in facts.items())
-    arguments = [_text(value) for value in (platform, facts, role, category, problem)]
-    if (steps is None) != (layers is None) or (steps is None and (schedule is not None or sigmas is not None)):
-        raise TypeError("explain: give steps and layers together, and with a schedule or sigmas")
-    if steps is None:
-        return _take_json(_lib().fovea_explain, handle._handle, *arguments)
-    if schedule is not None and not isinstance(schedule, str):
-        schedule = _json.dumps(schedule)
-    if sigmas is None:
-        return _take_json(_lib().fovea_explain_run, handle._handle, _text(schedule), *arguments, steps, layers)
-    if len(sigmas) != steps:
+    if model is None and (layers is not None or schedule is not None or sigmas is not None) and steps is None:
+        raise TypeError("explain: layers, schedule and sigmas need steps, or a model")
+    if sigmas is not None and steps is not None and len(sigmas) != steps:
         raise ValueError(f"explain: {steps} steps need as many sigmas, not {len(sigmas)}")
-    levels = (_c.c_double * max(len(sigmas), 1))(*sigmas)
-    return _take_json(_lib().fovea_explain_sigmas, handle._handle, _text(schedule), *arguments, levels, steps, layers)
+    if (steps is not None and steps < 1) or (layers is not None and layers < 1):
+        message = f"explain: steps and layers are at least 1, not {steps} and {layers}"
+        raise ArgumentError(100, "invalid_argument", message)
+    given = _capi.ExplainOptions(
+        struct_size=_c.sizeof(_capi.ExplainOptions),
+        device=_text(device),
+        platform=_text(platform),
+        facts=_text(facts),
+        role=_text(role),
+        category=_text(category),
+        problem=_text(problem),
+        model=_text(model if model is None or isinstance(model, str) else _json.dumps(model)),
+        frames=frames or 0,
+        dtype=_text(dtype),
+        mask_free=mask_free,
+        steps=steps or 0,
+        layers=layers or 0,
+        schedule=_text(schedule if schedule is None or isinstance(schedule, str) else _json.dumps(schedule)),
+    )
+    if size is not None:
+        given.height, given.width = size
+    if sigmas is not None:
+        given.sigmas, given.sigma_count = (_c.c_double * max(len(sigmas), 1))(*sigmas), len(sigmas)
+    return _take_json(_lib().fovea_explain_with, handle._handle, _c.byref(given))
 
 
 def availability(backend: str) -> dict[str, _Any]:

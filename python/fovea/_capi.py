@@ -90,6 +90,31 @@ class Surroundings(c.Structure):
     ]
 
 
+class ExplainOptions(c.Structure):
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("device", c.c_char_p),
+        ("platform", c.c_char_p),
+        ("facts", c.c_char_p),
+        ("role", c.c_char_p),
+        ("category", c.c_char_p),
+        ("problem", c.c_char_p),
+        ("model", c.c_char_p),
+        ("height", c.c_int64),
+        ("width", c.c_int64),
+        ("frames", c.c_int64),
+        ("dtype", c.c_char_p),
+        ("mask_free", c.c_int32),
+        ("steps", c.c_int64),
+        ("layers", c.c_int64),
+        ("schedule", c.c_char_p),
+        ("sigmas", c.POINTER(c.c_double)),
+        ("sigma_count", c.c_size_t),
+        ("calibration", c.c_char_p),
+        ("layer_name", c.c_char_p),
+    ]
+
+
 class BlockShape(c.Structure):
     _fields_ = [
         ("struct_size", c.c_size_t),
@@ -153,15 +178,7 @@ _SIGNATURES = {
     "fovea_block_mask_free": (None, [_P]),
     "fovea_receipt_json": (_S, [_P]),
     "fovea_receipt_free": (None, [_P]),
-    "fovea_explain": (c.c_int32, [_P, _S, _S, _S, _S, _S, _PP, _PP]),
-    "fovea_explain_run": (
-        c.c_int32,
-        [_P, _S, _S, _S, _S, _S, _S, c.c_int64, c.c_int64, _PP, _PP],
-    ),
-    "fovea_explain_sigmas": (
-        c.c_int32,
-        [_P, _S, _S, _S, _S, _S, _S, c.POINTER(c.c_double), c.c_int64, c.c_int64, _PP, _PP],
-    ),
+    "fovea_explain_with": (c.c_int32, [_P, c.POINTER(ExplainOptions), _PP, _PP]),
     "fovea_bind_package": (c.c_int32, [_P, _PP]),
     "fovea_unbind_package": (None, [_S]),
     "fovea_validate_path": (c.c_int32, [_P, _P, _PP, _PP]),

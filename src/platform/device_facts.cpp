@@ -97,6 +97,22 @@ void DeviceFacts::set(std::string key, std::string value) {
     entries_.emplace(it, std::move(key), std::move(value));
 }
 
+std::string overlay_facts(std::string_view facts, std::string_view changes) {
+  const auto key_of = [](std::string_view entry) {
+    return text::trim(entry.substr(0, entry.find('=')));
+  };
+  const std::vector<std::string_view> given = text::split(changes, ',');
+  std::string merged(text::trim(changes));
+  for (const std::string_view entry : text::split(facts, ',')) {
+    const bool replaced = std::any_of(given.begin(), given.end(), [&](std::string_view other) {
+      return text::equal_folded(key_of(other), key_of(entry));
+    });
+    if (!replaced && !text::trim(entry).empty())
+      merged += text::concat(merged.empty() ? "" : ",", entry);
+  }
+  return merged;
+}
+
 std::string DeviceFacts::text() const {
   std::string out(name(platform_));
   out += ':';

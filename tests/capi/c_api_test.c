@@ -234,6 +234,81 @@ static void explain_and_availability(void) {
   error = NULL;
 }
 
+/* A device preset, and the roles of a model. */
+static void explain_of_a_model(void) {
+  char* json = NULL;
+  fovea_error* error = NULL;
+  fovea_config* config = NULL;
+  fovea_explain_options options;
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  EXPECT(fovea_config_create("{\"per_role\": {\"cross\": \"SDPA\"}}", NULL, 0, &config, NULL) ==
+         FOVEA_OK);
+  options.device = "h200";
+  options.model = "wan2.1-t2v-14b";
+  EXPECT(fovea_explain_with(config, &options, &json, &error) == FOVEA_OK);
+  EXPECT(strstr(json, "\"role\":\"wan.self\"") != NULL);
+  EXPECT(strstr(json, "\"role\":\"wan.cross.text\"") != NULL);
+  EXPECT(strstr(json, "\"problem\":\"bf16 b1 h40 s75600 d128\"") != NULL);
+  EXPECT(strstr(json, "\"steps\":\"0-49\"") != NULL);
+  EXPECT(strstr(json, "\"backend\":\"TORCH_SDPA\"") != NULL);
+  fovea_string_free(json);
+  json = NULL;
+  options.height = 480;
+  options.width = 832;
+  options.role = "wan.self";
+  options.steps = 3;
+  EXPECT(fovea_explain_with(NULL, &options, &json, &error) == FOVEA_OK);
+  EXPECT(strstr(json, "s32760") != NULL && strstr(json, "wan.cross") == NULL);
+  EXPECT(strstr(json, "\"steps\":\"0-2\"") != NULL);
+  fovea_string_free(json);
+  json = NULL;
+  options.problem = "f32 b1 h1 s1 d1";
+  EXPECT(fovea_explain_with(NULL, &options, &json, &error) == 100);
+  EXPECT(json == NULL && strstr(fovea_error_message(error), "problem or a model") != NULL);
+  fovea_error_free(error);
+  options.problem = NULL;
+  options.model = "wan2.1-t2v-15b";
+  EXPECT(fovea_explain_with(NULL, &options, &json, &error) == 100);
+  EXPECT(strstr(fovea_error_message(error), "wan2.1-t2v-14b") != NULL);
+  fovea_error_free(error);
+  options.model = NULL;
+  EXPECT(fovea_explain_with(NULL, &options, &json, &error) == 100);
+  EXPECT(strstr(fovea_error_message(error), "those of a model") != NULL);
+  fovea_error_free(error);
+  memset(&options, 0, sizeof options);
+  options.struct_size = sizeof options;
+  options.schedule = "{\"profiles\": {\"a\": \"SDPA\"}}";
+  EXPECT(fovea_explain_with(NULL, &options, &json, &error) == 100);
+  EXPECT(strstr(fovea_error_message(error), "need steps") != NULL);
+  fovea_error_free(error);
+  options.schedule = NULL;
+  options.device = "h200";
+  options.facts = "cudnn=9.14.0";
+  options.problem = "bf16 b1 h1 s64 d64";
+  EXPECT(fovea_explain_with(NULL, &options, &json, NULL) == FOVEA_OK);
+  EXPECT(strstr(json, "\"cudnn\":\"9.14.0\"") != NULL && strstr(json, "\"sm\":\"90\"") != NULL);
+  fovea_string_free(json);
+  options.struct_size = 0;
+  EXPECT(fovea_explain_with(NULL, &options, &json, &error) == 100);
+  fovea_error_free(error);
+  fovea_config_free(config);
+}
+
+/* A problem without a role is asked of the default and of every per_role entry. */
+static void explain_of_a_problem(void) {
+  char* json = NULL;
+  fovea_config* config = NULL;
+  EXPECT(fovea_config_create("{\"per_role\": {\"cross\": \"SDPA\"}}", NULL, 0, &config, NULL) ==
+         FOVEA_OK);
+  EXPECT(fovea_explain(config, NULL, NULL, NULL, NULL, "f32 b1 h4 s128 d64", &json, NULL) ==
+         FOVEA_OK);
+  EXPECT(strstr(json, "\"role\":\"default\"") != NULL);
+  EXPECT(strstr(json, "\"role\":\"cross\"") != NULL);
+  fovea_string_free(json);
+  fovea_config_free(config);
+}
+
 /* Metadata is part of a call: of its run, its plan and its report. */
 static void metadata_and_reports(void) {
   float zeros[6] = {0, 0, 0, 0, 0, 0}, values[6] = {1, 3, 5, 7, 9, 11}, out[6];
@@ -311,6 +386,8 @@ int main(void) {
   plans_follow_the_configuration();
   errors_are_data();
   explain_and_availability();
+  explain_of_a_model();
+  explain_of_a_problem();
   metadata_and_reports();
   fovea_metadata_free(NULL);
   fovea_error_free(NULL);

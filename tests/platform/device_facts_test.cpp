@@ -65,6 +65,14 @@ TEST(DeviceFacts, BrokenIsAbsentWithACause) {
   EXPECT_EQ(facts.version("a"), std::nullopt);
 }
 
+// Bug: a change to a preset whose key was written in capitals was "given twice".
+TEST(DeviceFacts, ChangesReplaceWhatHasTheirKey) {
+  EXPECT_EQ(overlay_facts("sm=90,cudnn=9.19", "cudnn=9.14"), "cudnn=9.14,sm=90");
+  EXPECT_EQ(overlay_facts("sm=90,cudnn=9.19", "CUDNN = 9.14"), "CUDNN = 9.14,sm=90");
+  EXPECT_EQ(overlay_facts("sm=90", ""), "sm=90");
+  EXPECT_EQ(overlay_facts("", "sm=90"), "sm=90");
+}
+
 TEST(DeviceFacts, SortedReplacedAndPrinted) {
   DeviceFacts facts(PlatformId::cuda);
   facts.set("sm", "80");

@@ -1,7 +1,9 @@
 """The Python module on numpy arrays and on objects with __dlpack__."""
 
+import json
 import os
 import pathlib
+import subprocess
 import sys
 import threading
 import unittest
@@ -205,6 +207,15 @@ class AttentionTest(unittest.TestCase):
         out = fovea.attention(*flat, layout="packed", cu_seqlens_q=cu, cu_seqlens_kv=cu)
         np.testing.assert_allclose(out.reshape(2, 50, 3, 16), dense(self.q, self.k, self.v)[0], atol=2e-5)
 
+    def test_a_timestep_is_stated_with_a_call(self):
+        q = np.zeros((1, 4, 2, 16), np.float32)
+        _, receipt = fovea.attention(q, q, q, timestep=0.5, return_receipt=True)
+        self.assertIsNone(receipt["skip_softmax"])
+        with self.assertRaisesRegex(fovea.ArgumentError, "timestep 500 is not supported"):
+            fovea.attention(q, q, q, timestep=500)
+        with self.assertRaisesRegex(fovea.ArgumentError, "timestep"):
+            fovea.Attention().resolve(q, q, q, timestep=-1)
+
 
 class ReportTest(unittest.TestCase):
     def test_facts_need_a_platform(self):
@@ -249,7 +260,69 @@ class ReportTest(unittest.TestCase):
         with self.assertRaises(fovea.ArgumentError):
             fovea.explain(steps=0, layers=1)
         with self.assertRaises(TypeError):
-            fovea.explain(steps=2)
+            fovea.explain(layers=2)
+
+    def test_explain_knows_presets_of_devices(self):
+        there = fovea.explain(device="H200", facts={"cudnn": "9.14.0"}, backend="CUDNN_ATTN",
+                              problem="bf16 b1 h4 s256 d128")  # fmt: skip
+        self.assertEqual((there["platform"], there["facts"]["sm"], there["facts"]["cudnn"]), ("cuda", "90", "9.14.0"))
+        self.assertEqual(there["entries"][0]["support"], "supported")
+        with self.assertRaisesRegex(fovea.FoveaError, "unknown device preset 'h2000'.*did you mean 'h200'"):
+            fovea.explain(device="h2000")
+        with self.assertRaisesRegex(fovea.ArgumentError, "either a device or a platform"):
+            fovea.explain(device="h200", platform="cuda")
+        with self.assertRaisesRegex(fovea.ArgumentError, "leave facts out, or name a preset"):
+            fovea.explain(device="rocm:4096", facts={"gfx": "gfx942"})
+
+    def test_explain_of_a_model_is_that_of_the_program(self):
+        program = BINARY / "fovea"
+        if not program.exists():
+            self.skipTest("the program is not built")
+
+        def printed(*flags):
+            done = subprocess.run([program, "explain", "--format", "json", *flags], capture_output=True, check=False)
+            self.assertIn(done.returncode, (0, 3), done.stderr)
+            return json.loads(done.stdout)
+
+        model = "wan2.1-t2v-14b"
+        self.assertEqual(
+            fovea.explain(model=model, device="h200"), printed("--model", model, "--device", "h200")
+        )
+        config = {"default": {"backend": "RADIAL_ATTN", "radial": {"dense_timesteps": 10}}, "per_role": {"cross": "SDPA"}}
+        sigmas = [1.0, 0.7, 0.3]
+        schedule = {"profiles": {"low": "SDPA"}, "sigma": [{"low": 0, "high": 0.5, "profile": "low"}]}
+        self.assertEqual(
+            fovea.explain(config, model=model, device="h200", size=(480, 832), frames=33, dtype="f16", mask_free=True),
+            printed("--model", model, "--device", "h200", "--size", "480x832", "--frames", "33", "--dtype", "f16",
+                    "--mask-free", "--config", json.dumps(config)),
+        )  # fmt: skip
+        self.assertEqual(
+            fovea.explain(model=model, device="b200", role="wan.self", category="video", steps=3, layers=2,
+                          schedule=schedule, sigmas=sigmas),
+            printed("--model", model, "--device", "b200", "--role", "wan.self", "--category", "video", "--steps", "3",
+                    "--layers", "2", "--schedule", json.dumps(schedule), "--sigmas", "1.0,0.7,0.3"),
+        )  # fmt: skip
+        problem = "bf16 b1 h4 s256 d128"
+        self.assertEqual(
+            fovea.explain(config, problem=problem, device="mi300x"),
+            printed("--problem", problem, "--device", "mi300x", "--config", json.dumps(config)),
+        )
+        described = json.loads((SOURCE / "data" / "models" / f"{model}.json").read_text())
+        self.assertEqual(fovea.explain(model=described)["entries"][0]["role"], "wan.self")
+
+    def test_explain_of_a_model_refuses_what_does_not_fit(self):
+        for message, given in (
+            ("unknown model preset 'wan2.1-t2v-15b'", {"model": "wan2.1-t2v-15b"}),
+            ("either a problem or a model", {"model": "z-image", "problem": "f32 b1 h1 s1 d1"}),
+            ("role 'wan.slf' is not a role of wan2.1-t2v-14b", {"model": "wan2.1-t2v-14b", "role": "wan.slf"}),
+            ("layers 41 is more than the 40", {"model": "wan2.1-t2v-14b", "layers": 41}),
+            ("dtype 'f8' is not a type", {"model": "z-image", "dtype": "f8"}),
+            ("are those of a model", {"size": (720, 1280)}),
+            ("found 1", {"model": "z-image", "sigmas": [1.0],
+                         "schedule": {"profiles": {"a": "SDPA"}, "sigma": [{"low": 0, "high": 1, "profile": "a"}]}}),
+        ):  # fmt: skip
+            with self.subTest(message), self.assertRaisesRegex(fovea.FoveaError, message):
+                fovea.explain(**given)
 
     def test_availability(self):
         self.assertEqual(fovea.availability("FLASH_ATTN")["state"], "runs here")

@@ -16,24 +16,6 @@ Error usage_error(std::string message) {
   return {.code = ErrorCode::invalid_argument, .message = std::move(message), .reasons = {}};
 }
 
-// The preset's facts with those in `changes` put over them.
-std::string overlay(std::string_view preset, std::string_view changes) {
-  const auto key_of = [](std::string_view entry) {
-    return text::trim(entry.substr(0, entry.find('=')));
-  };
-  std::string merged(changes);
-  for (const std::string_view entry : text::split(preset, ',')) {
-    const std::vector<std::string_view> given = text::split(changes, ',');
-    const bool replaced = std::any_of(given.begin(), given.end(), [&](std::string_view other) {
-      return key_of(other) == key_of(entry);
-    });
-    if (!replaced && !text::trim(entry).empty()) {
-      merged += text::concat(merged.empty() ? "" : ",", entry);
-    }
-  }
-  return merged;
-}
-
 // JSON text or a path, rather than the name of a preset.
 bool names_file(std::string_view argument) {
   const std::string_view word = text::trim(argument);
@@ -196,8 +178,9 @@ Result<FactsArguments::Judged> FactsArguments::read() const {
                                       name(preset.platform), ", but --platform says ",
                                       name(*wanted), "; leave one of them out"));
     }
-    FOVEA_TRY(DeviceFacts stated,
-              parse_facts(preset.platform, facts ? overlay(preset.facts, *facts) : preset.facts));
+    FOVEA_TRY(
+        DeviceFacts stated,
+        parse_facts(preset.platform, facts ? overlay_facts(preset.facts, *facts) : preset.facts));
     return Judged{std::move(stated), false};
   }
   if (facts) {
@@ -232,7 +215,7 @@ Result<FactsArguments::Judged> FactsArguments::read_local(PlatformId id, int ind
     std::string found;
     for (const auto& [key, value] : probed->entries())
       found += text::concat(found.empty() ? "" : ",", key, '=', value);
-    FOVEA_TRY(probed, parse_facts(id, overlay(found, *facts)));
+    FOVEA_TRY(probed, parse_facts(id, overlay_facts(found, *facts)));
   }
   return Judged{*std::move(probed), false};
 }

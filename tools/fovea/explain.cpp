@@ -131,18 +131,6 @@ Status parse_size(const std::string& size, ModelSize& to) {
   return {};
 }
 
-Problem problem_of(const ModelRole& role, DType dtype) {
-  Problem problem;
-  problem.dtype = problem.out_dtype = dtype;
-  problem.heads_q = problem.heads_kv = role.heads;
-  problem.head_dim = problem.dim_v = role.head_dim;
-  problem.seq_q = role.seq_q;
-  problem.seq_kv = role.seq_kv;
-  problem.mask.kind = role.mask;
-  fill_strides(problem);
-  return problem;
-}
-
 class ExplainVerb : public Verb {
  public:
   void declare(Flags& flags) override {
@@ -209,10 +197,7 @@ class ExplainVerb : public Verb {
 
  private:
   // Queries, and the run of each when its length is known.
-  struct Asked {
-    std::vector<ExplainQuery> queries;
-    std::vector<RunLength> lengths;
-  };
+  using Asked = ModelRun;
 
   Result<Asked> make_queries(const AttentionConfig& config) const {
     if (steps_) FOVEA_CHECK(at_least("--steps", *steps_, 1));
@@ -227,7 +212,7 @@ class ExplainVerb : public Verb {
     query.policy.mask_free = mask_free_;
     query.policy.head_dim = head_dim_.value_or(0);
     FOVEA_TRY(const std::vector<double> sigmas, read_sigmas());
-    if (model_) return model_queries(std::move(query), dtype.value_or(kBF16), sigmas);
+    if (model_) return queries_of_model(dtype.value_or(kBF16), sigmas);
     if (size_ || frames_) return usage_error("--size and --frames need --model");
     if (layers_ && !steps_) return usage_error("--layers needs --steps");
     if (!sigmas.empty() && !steps_) return usage_error("--sigmas needs --steps");
@@ -270,8 +255,7 @@ class ExplainVerb : public Verb {
   }
 
   // One query per attention call of the model.
-  Result<Asked> model_queries(ExplainQuery query, DType dtype,
-                              const std::vector<double>& sigmas) const {
+  Result<Asked> queries_of_model(DType dtype, const std::vector<double>& sigmas) const {
     if (problem_ || head_dim_) {
       return usage_error("--model states the problems; leave --problem and --head-dim out");
     }
@@ -282,33 +266,11 @@ class ExplainVerb : public Verb {
       size.frames = *frames_;
     }
     FOVEA_TRY(const ModelDescription model, read_model(*model_, size));
-    query.policy.mask_free = query.policy.mask_free || model.mask_free;
-    Asked asked;
-    std::vector<std::string_view> names;
-    int64_t most = 0;  // layers of a role
-    for (const ModelRole& role : model.roles) {
-      names.push_back(role.role);
-      if (role_ && *role_ != role.role) continue;
-      most = std::max(most, role.layers);
-      query.role = role.role;
-      if (category_.empty()) query.category = role.category;
-      query.problem = problem_of(role, dtype);
-      query.video.reset();
-      if (role.latent_frames > 0) query.video = {role.latent_frames, role.tokens_per_frame};
-      asked.queries.push_back(query);
-      asked.lengths.push_back({steps_.value_or(model.steps),
-                               std::min(layers_.value_or(role.layers), role.layers), sigmas});
-    }
-    if (layers_ && *layers_ > most && most > 0) {
-      return usage_error(text::concat("--layers ", *layers_, " is more than the ", most,
-                                      " that a role of ", model.name, " has"));
-    }
-    if (asked.queries.empty()) {
-      return usage_error(text::concat("--role ", text::quote(*role_), " is not a role of ",
-                                      model.name, " (it has: ", text::join(names), ")",
-                                      text::suggestion(*role_, names)));
-    }
-    return asked;
+    Result<ModelRun> run =
+        model_queries(model, {role_, category_, dtype, mask_free_, steps_, layers_, sigmas});
+    if (run) return run;
+    // It begins with the name of a flag.
+    return usage_error("--" + run.error().message);
   }
 
   Result<std::vector<double>> read_sigmas() const {
