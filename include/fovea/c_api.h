@@ -185,6 +185,22 @@ FOVEA_C_API int32_t fovea_output_spec(const fovea_call* call, fovea_tensor* out,
 FOVEA_C_API int32_t fovea_attention_run(const fovea_attention* attention, const fovea_call* call,
                                         fovea_receipt** receipt, fovea_error** error);
 
+/* A second stream of tokens, such as text, in the layout of the call and with its batch, heads,
+ * sizes and type: q [B,Sj,Hq,D], k [B,Sj,Hkv,D], v [B,Sj,Hkv,Dv]. */
+typedef struct fovea_joint_tokens {
+  size_t struct_size;
+  fovea_tensor q, k, v;
+  const char* strategy; /* "front" (NULL): before the tokens of the call, or "rear": behind them */
+} fovea_joint_tokens;
+
+/* Attention over both streams as one sequence, on the CPU. call->out and call->lse are of that
+ * sequence, Sj + S tokens in the order of the strategy, and so is everything else that the call
+ * says. The receipt's "copies" name the tensors that were joined. */
+FOVEA_C_API int32_t fovea_attention_run_jointly(const fovea_attention* attention,
+                                                const fovea_call* call,
+                                                const fovea_joint_tokens* joint,
+                                                fovea_receipt** receipt, fovea_error** error);
+
 /* A plan for callers with their own workspace (aligned to 256 bytes). The layer must outlive it.
  * With a sparse_state it holds for the state's decision at that time; ask again after an update. */
 FOVEA_C_API int32_t fovea_attention_plan(const fovea_attention* attention, const fovea_call* call,
@@ -319,22 +335,6 @@ FOVEA_C_API int32_t fovea_explain_sigmas(const fovea_config* config, const char*
                                          const double* sigmas, int64_t steps, int64_t layers,
                                          char** json, fovea_error** error);
 
-/* The libcudnn to load instead of libcudnn.so.9 where the loader finds it. An error once another
- * one is loaded. */
-FOVEA_C_API int32_t fovea_set_cudnn_library(const char* file, fovea_error** error);
-
-/* Whether a backend runs on this machine's CPU or first GPU:
- * {"backend","state","provider","cause","install"} as JSON.
- */
-FOVEA_C_API int32_t fovea_availability(const char* backend, char** json, fovea_error** error);
-
-/* --- Plugins
- * ------------------------------------------------------------------------------------------------
- */
-
-/* Loads a shared library of backends (fovea/plugin.h), which stays loaded, and puts them behind
- * their names. `json` may be NULL:
- * {"file","name","version","platforms":["name"],"packages":["name"],"accesses":["platform"],
 /* Everything that fovea_explain and its relatives are asked, and a model in place of a problem.
  * NULL and 0 leave a field out. */
 typedef struct fovea_explain_options {
@@ -364,6 +364,22 @@ FOVEA_C_API int32_t fovea_explain_with(const fovea_config* config,
                                        const fovea_explain_options* options, char** json,
                                        fovea_error** error);
 
+/* The libcudnn to load instead of libcudnn.so.9 where the loader finds it. An error once another
+ * one is loaded. */
+FOVEA_C_API int32_t fovea_set_cudnn_library(const char* file, fovea_error** error);
+
+/* Whether a backend runs on this machine's CPU or first GPU:
+ * {"backend","state","provider","cause","install"} as JSON.
+ */
+FOVEA_C_API int32_t fovea_availability(const char* backend, char** json, fovea_error** error);
+
+/* --- Plugins
+ * ------------------------------------------------------------------------------------------------
+ */
+
+/* Loads a shared library of backends (fovea/plugin.h), which stays loaded, and puts them behind
+ * their names. `json` may be NULL:
+ * {"file","name","version","platforms":["name"],"packages":["name"],"accesses":["platform"],
  * "backends":[{"path","name","replaced"}]}. */
 FOVEA_C_API int32_t fovea_load_plugin(const char* file, char** json, fovea_error** error);
 

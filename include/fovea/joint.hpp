@@ -45,4 +45,10 @@ FOVEA_API Result<JointResult> attend_jointly(const Attention& layer,
                                              const JointTensors& joint,
                                              const CallOptions& options = {});
 
+// The same into tensors.out and tensors.lse, which are of the joined sequence. Thread-safe.
+FOVEA_API Result<std::shared_ptr<const Receipt>> run_jointly(const Attention& layer,
+                                                             const AttentionTensors& tensors,
+                                                             const JointTensors& joint,
+                                                             const CallOptions& options = {});
+
 }  // namespace fovea

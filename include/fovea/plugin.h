@@ -370,6 +370,7 @@ FOVEA_C_API void fovea_unbind_package(const char* package);
 
 /* One versioned piece of the host program's software, for the record. */
 typedef struct fovea_software {
+  size_t struct_size;
   const char* name;
   const char* version;
 } fovea_software;
@@ -384,7 +385,7 @@ typedef struct fovea_validation_options {
   const char* category;
   int32_t threads;       /* of the oracle and of CPU kernels; <= 0: OpenMP's default */
   size_t software_count; /* at most 64 */
-  const fovea_software* software;
+  const fovea_software* const* software;
   /* Optional: called before each case. */
   void (*progress)(void* user, uint64_t done, uint64_t total, const char* problem);
   void* user;

@@ -144,7 +144,7 @@ class DeviceAccess(c.Structure):
 
 
 class Software(c.Structure):
-    _fields_ = [("name", c.c_char_p), ("version", c.c_char_p)]
+    _fields_ = [("struct_size", c.c_size_t), ("name", c.c_char_p), ("version", c.c_char_p)]
 
 
 ProgressFunction = c.CFUNCTYPE(None, c.c_void_p, c.c_uint64, c.c_uint64, c.c_char_p)
@@ -159,7 +159,7 @@ class ValidationOptions(c.Structure):
         ("category", c.c_char_p),
         ("threads", c.c_int32),
         ("software_count", c.c_size_t),
-        ("software", c.POINTER(Software)),
+        ("software", c.POINTER(c.POINTER(Software))),
         ("progress", ProgressFunction),
         ("user", c.c_void_p),
     ]

@@ -182,7 +182,8 @@ def validate(
             software.append((distribution, importlib.metadata.version(distribution)))
         except importlib.metadata.PackageNotFoundError:
             continue
-    listed = (_plugin.Software * len(software))(*((n.encode(), v.encode()) for n, v in software))
+    size = _c.sizeof(_plugin.Software)
+    listed = [_c.pointer(_plugin.Software(size, name.encode(), version.encode())) for name, version in software]
     notify = _plugin.ProgressFunction() if progress is None else _plugin.ProgressFunction(
         lambda _, done, total, problem: progress(done, total, problem.decode())
     )  # fmt: skip
@@ -192,7 +193,7 @@ def validate(
         access=_c.pointer(memory.access),
         threads=threads,
         software_count=len(software),
-        software=listed,
+        software=(_c.POINTER(_plugin.Software) * len(listed))(*listed),
         progress=notify,
     )
     return fovea._take_json(fovea._lib().fovea_validate_path, config._handle, _c.byref(arguments))

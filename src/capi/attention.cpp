@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "fovea/joint.hpp"
 #include "src/capi/handles.hpp"
 #include "src/core/text.hpp"
 #include "src/select/report_json.hpp"
@@ -85,8 +86,26 @@ Result<Call> read_call(const fovea_call* given, const char* function) {
   if (c.block_kv != 0) call.options.block_kv = c.block_kv;
   if (c.block_mask != nullptr) call.options.block_mask = c.block_mask->mask;
   if (c.sparse_state != nullptr) call.options.sparse_state = &c.sparse_state->state;
-  return call;
   if (c.has_timestep != 0) call.options.timestep = c.timestep;
+  return call;
+}
+
+Result<JointTensors> read_joint(const fovea_joint_tokens* given, const char* function) {
+  FOVEA_TRY(const fovea_joint_tokens j, sized(given, function, "joint", fovea_joint_tokens{}));
+  JointTensors joint;
+  FOVEA_TRY(joint.q, view_of(j.q, "joint q"));
+  FOVEA_TRY(joint.k, view_of(j.k, "joint k"));
+  FOVEA_TRY(joint.v, view_of(j.v, "joint v"));
+  const std::string_view strategy = j.strategy == nullptr ? "front" : j.strategy;
+  for (const JointStrategy each : {JointStrategy::front, JointStrategy::rear}) {
+    if (name(each) != strategy) continue;
+    joint.strategy = each;
+    return joint;
+  }
+  return Error{ErrorCode::invalid_argument,
+               std::string(function) + ": strategy '" + std::string(strategy) +
+                   "' is not known (accepted: front, rear)",
+               {}};
 }
 
 const AttentionMetadata& metadata_of(const Call& call) {
@@ -162,6 +181,12 @@ void apply(const fovea_call_defaults& defaults, CallOptions& options) {
   if (!options.is_causal) options.is_causal = defaults.is_causal;
 }
 
+// Whether the gate of skip_softmax is open for the call; nothing without a gate or a timestep.
+std::optional<bool> gate_is_open(const fovea_call_defaults& defaults, const CallOptions& options) {
+  if (!(defaults.skip_gate > 0) || !options.timestep) return std::nullopt;
+  return *options.timestep <= defaults.skip_gate;
+}
+
 fovea_tensor tensor_of(const OutputSpec& spec, Device device) {
   fovea_tensor t{};
   t.device_type = static_cast<int32_t>(device.type);
@@ -181,12 +206,6 @@ Error need_out(const char* function) {
               ": call->out is absent; its shape and strides come from fovea_output_spec",
           {}};
 }
-// Whether the gate of skip_softmax is open for the call; nothing without a gate or a timestep.
-std::optional<bool> gate_is_open(const fovea_call_defaults& defaults, const CallOptions& options) {
-  if (!(defaults.skip_gate > 0) || !options.timestep) return std::nullopt;
-  return *options.timestep <= defaults.skip_gate;
-}
-
 
 }  // namespace
 }  // namespace fovea::capi
@@ -269,6 +288,22 @@ int32_t fovea_attention_run(const fovea_attention* attention, const fovea_call* 
   });
 }
 
+int32_t fovea_attention_run_jointly(const fovea_attention* attention, const fovea_call* call,
+                                    const fovea_joint_tokens* joint, fovea_receipt** receipt,
+                                    fovea_error** error) {
+  return guard(error, [&]() -> fovea::Status {
+    constexpr const char* kFunction = "fovea_attention_run_jointly";
+    if (attention == nullptr) return null_argument(kFunction, "attention");
+    FOVEA_TRY(const fovea::capi::Call c, fovea::capi::read_call(call, kFunction));
+    FOVEA_TRY(const fovea::JointTensors other, fovea::capi::read_joint(joint, kFunction));
+    if (!c.tensors.out.present()) return fovea::capi::need_out(kFunction);
+    FOVEA_TRY(const std::shared_ptr<const fovea::Receipt> done,
+              fovea::run_jointly(attention->attention, c.tensors, other, c.options));
+    if (receipt != nullptr) *receipt = new fovea_receipt{fovea::report::receipt(*done).dump()};
+    return {};
+  });
+}
+
 int32_t fovea_attention_plan(const fovea_attention* attention, const fovea_call* call,
                              fovea_plan** plan, fovea_error** error) {
   return guard(error, [&]() -> fovea::Status {
@@ -329,6 +364,12 @@ int32_t fovea_plan_run(const fovea_plan* plan, const fovea_call* call, void* wor
                               " keys but the plan was made for " +
                               std::to_string(plan->protected_kv_prefix) + "; make a plan for it",
                           {}};
+    if (fovea::capi::gate_is_open(plan->defaults, c.options) != plan->skips)
+      return fovea::Error{fovea::ErrorCode::invalid_argument,
+                          "fovea_plan_run: the plan was made for another side of "
+                          "skip_softmax.disabled_until_timestep than the call's timestep; make a "
+                          "plan for it",
+                          {}};
     if (plan->plan.without_lists)
       c.tensors.block_counts = c.tensors.block_indices = c.tensors.block_partial = {};
     return plan->plan.plan->run(fovea::apply(form, c.tensors), {workspace, workspace_bytes},
@@ -364,12 +405,6 @@ int32_t fovea_attention_resolve(const fovea_attention* attention, const fovea_ca
               attention->attention.resolve_execution_path(c.tensors, c.options, context));
     const fovea::CapabilityResult requested =
         fovea::requested_support(report, context.require_fullgraph);
-    if (fovea::capi::gate_is_open(plan->defaults, c.options) != plan->skips)
-      return fovea::Error{fovea::ErrorCode::invalid_argument,
-                          "fovea_plan_run: the plan was made for another side of "
-                          "skip_softmax.disabled_until_timestep than the call's timestep; make a "
-                          "plan for it",
-                          {}};
     *json = fovea::capi::copy(fovea::capi::json_of(report, requested).dump());
     if (*json == nullptr)
       return fovea::Error{fovea::ErrorCode::out_of_memory, "no memory for the report", {}};

@@ -30,9 +30,12 @@ int32_t fovea_validate_path(const fovea_config* config, const fovea_validation_o
     if (o.software_count > 0 && o.software == nullptr)
       return null_argument(kFunction, "options->software");
     std::map<std::string, std::string> software;
-    for (size_t i = 0; i < o.software_count; ++i)
-      software[fovea::plugin::read_text(o.software[i].name)] =
-          fovea::plugin::read_text(o.software[i].version);
+    for (size_t i = 0; i < o.software_count; ++i) {
+      FOVEA_TRY(
+          const fovea_software each,
+          fovea::capi::sized(o.software[i], kFunction, "options->software[i]", fovea_software{}));
+      software[fovea::plugin::read_text(each.name)] = fovea::plugin::read_text(each.version);
+    }
     fovea::LayerOptions layer;
     if (o.role != nullptr) layer.role = o.role;
     if (o.category != nullptr) layer.category = o.category;

@@ -79,21 +79,13 @@ TensorView part(TensorView out, size_t seq, int64_t first, int64_t count) noexce
   return out;
 }
 
-}  // namespace
+// The tensors of a call on the joined sequence, and the memory of q, k and v.
+struct Joined {
+  OwnedTensor q, k, v;
+  AttentionTensors tensors;
+};
 
-std::string_view name(JointStrategy strategy) noexcept {
-  switch (strategy) {
-    case JointStrategy::front:
-      return "front";
-    case JointStrategy::rear:
-      return "rear";
-  }
-  return "unknown";
-}
-
-Result<JointResult> attend_jointly(const Attention& layer, const AttentionTensors& tensors,
-                                   const JointTensors& joint, const CallOptions& options) {
-  const Layout layout = options.input_layout;
+Result<Joined> join(const AttentionTensors& tensors, const JointTensors& joint, Layout layout) {
   if (layout == Layout::packed)
     return unsupported(ReasonCode::packed, "layout", "packed", "bshd, bhsd",
                        "put the joint tokens into the documents");
@@ -111,15 +103,40 @@ Result<JointResult> attend_jointly(const Attention& layer, const AttentionTensor
   shape_only.input_layout = layout;
   FOVEA_CHECK(describe(own, shape_only));
   FOVEA_CHECK(describe(other, shape_only));
+  Joined all;
+  FOVEA_TRY(all.q, join(tensors.q, joint.q, layout, joint.strategy));
+  FOVEA_TRY(all.k, join(tensors.k, joint.k, layout, joint.strategy));
+  FOVEA_TRY(all.v, join(tensors.v, joint.v, layout, joint.strategy));
+  all.tensors = tensors;
+  all.tensors.q = all.q.view();
+  all.tensors.k = all.k.view();
+  all.tensors.v = all.v.view();
+  return Result<Joined>(std::move(all));
+}
 
-  FOVEA_TRY(const OwnedTensor q, join(tensors.q, joint.q, layout, joint.strategy));
-  FOVEA_TRY(const OwnedTensor k, join(tensors.k, joint.k, layout, joint.strategy));
-  FOVEA_TRY(const OwnedTensor v, join(tensors.v, joint.v, layout, joint.strategy));
-  AttentionTensors all = tensors;
-  all.q = q.view();
-  all.k = k.view();
-  all.v = v.view();
-  FOVEA_TRY(AttentionResult ran, layer(all, options));
+std::shared_ptr<const Receipt> with_copies(const Receipt& ran) {
+  auto receipt = std::make_shared<Receipt>(ran);
+  for (const char* name : {"q", "k", "v"}) receipt->copies.emplace_back(name);
+  return receipt;
+}
+
+}  // namespace
+
+std::string_view name(JointStrategy strategy) noexcept {
+  switch (strategy) {
+    case JointStrategy::front:
+      return "front";
+    case JointStrategy::rear:
+      return "rear";
+  }
+  return "unknown";
+}
+
+Result<JointResult> attend_jointly(const Attention& layer, const AttentionTensors& tensors,
+                                   const JointTensors& joint, const CallOptions& options) {
+  const Layout layout = options.input_layout;
+  FOVEA_TRY(const Joined all, join(tensors, joint, layout));
+  FOVEA_TRY(AttentionResult ran, layer(all.tensors, options));
 
   const size_t seq = sequence_axis(options.output_layout.value_or(layout));
   const size_t in = sequence_axis(layout);
@@ -128,12 +145,19 @@ Result<JointResult> attend_jointly(const Attention& layer, const AttentionTensor
   JointResult result;
   result.tokens = part(ran.out.view(), seq, front ? joint_count : 0, count);
   result.joint = part(ran.out.view(), seq, front ? 0 : count, joint_count);
-  auto receipt = std::make_shared<Receipt>(*ran.receipt);
-  for (const char* name : {"q", "k", "v"}) receipt->copies.emplace_back(name);
-  result.receipt = std::move(receipt);
+  result.receipt = with_copies(*ran.receipt);
   result.out = std::move(ran.out);
   result.lse = std::move(ran.lse);
   return Result<JointResult>(std::move(result));
+}
+
+Result<std::shared_ptr<const Receipt>> run_jointly(const Attention& layer,
+                                                   const AttentionTensors& tensors,
+                                                   const JointTensors& joint,
+                                                   const CallOptions& options) {
+  FOVEA_TRY(const Joined all, join(tensors, joint, options.input_layout));
+  FOVEA_TRY(const std::shared_ptr<const Receipt> ran, layer.run(all.tensors, options));
+  return with_copies(*ran);
 }
 
 }  // namespace fovea

@@ -161,7 +161,8 @@ std::string platform_names() {
   std::string list;
   for (const PlatformId id : {PlatformId::cpu, PlatformId::cuda, PlatformId::rocm, PlatformId::npu,
                               PlatformId::xpu, PlatformId::musa})
-    list += text::concat(list.empty() ? "" : ", ", fovea::name(id));
+    list += text::concat(list.empty() ? "" : ", ", fovea::name(id),
+                         id == PlatformId::cpu ? "" : "[:N]");
   return list + ", or one that a plugin adds";
 }
 
@@ -185,10 +186,11 @@ Result<std::unique_ptr<RunDevice>> open_device(const std::string& text,
   const auto platform = parse_platform(text::trim(std::string_view(text).substr(0, colon)));
   std::optional<int64_t> index = 0;
   if (colon != std::string::npos) index = text::parse_integer(text.substr(colon + 1));
-  if (!platform || !index || *index < 0 || *index > INT32_MAX)
+  const bool numbered_cpu = platform && *platform == PlatformId::cpu && colon != std::string::npos;
+  if (!platform || !index || *index < 0 || *index > INT32_MAX || numbered_cpu)
     return Error{ErrorCode::invalid_argument,
                  "device " + text::quote(text) +
-                     " is not PLATFORM or PLATFORM:N (accepted: " + platform_names() + ")",
+                     " is none to validate on (accepted: " + platform_names() + ")",
                  {}};
   const auto number = static_cast<int32_t>(*index);
   if (access != nullptr) return open_accessed(*platform, number, *access);

@@ -25,7 +25,8 @@ static void write_record(const char* passes) {
       "{\"schema\":\"fovea.validation/1\",\"backend\":\"FLASH_ATTN_4\",\"provider\":\"package fa4 "
       "4.0.0b36\",\"library\":\"package fa4 "
       "4.0.0b36\",\"platform\":\"cuda\",\"device_class\":\"sm_90\","
-      "\"path\":\"fa4_dense\",\"device\":\"d\",\"driver\":\"1\",\"compiler\":\"c\",\"fovea\":\"0\","
+      "\"path\":\"fa4_dense\",\"device\":\"d\",\"driver\":\"1\",\"compiler\":\"c\",\"fovea\":\"%"
+      "s\","
       "\"date\":\"2026-01-01\",\"atol\":0.01,\"rtol\":0.01,\"captured\":true,\"pass\":%s,\"cases\":"
       "["
       "{\"kind\":\"dense\",\"problem\":\"bf16 b1 h1 s4 d16\",\"path\":\"fa4_dense\",\"ran\":true,"
@@ -195,6 +196,16 @@ int main(void) {
   EXPECT(fovea_validate_path(config, &validation, &json, &error) == 202);
   EXPECT(strstr(fovea_error_message(error), "fovea_device_access") != NULL);
   fovea_error_free(error);
+  /* Each piece of software states its size, so that it may grow. */
+  const fovea_software sound = {sizeof sound, "torch", "2.11"}, unsized = {0, "torch", "2.11"};
+  const fovea_software* software[] = {&sound, &unsized};
+  validation.device = "cpu";
+  validation.software = software;
+  validation.software_count = 2;
+  EXPECT(fovea_validate_path(config, &validation, &json, &error) == 100);
+  EXPECT(strstr(fovea_error_message(error), "struct_size") != NULL);
+  fovea_error_free(error);
+  validation.software_count = 0;
   validation.device = "npu:x";
   EXPECT(fovea_validate_path(config, &validation, &json, &error) == 100);
   fovea_error_free(error);

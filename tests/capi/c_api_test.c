@@ -309,6 +309,71 @@ static void explain_of_a_problem(void) {
   fovea_config_free(config);
 }
 
+/* Where the run stands is an argument of a call; only skip_softmax reads it. */
+static void timesteps(void) {
+  float zeros[4] = {0, 0, 0, 0}, out[4];
+  fovea_attention* layer = new_layer(NULL);
+  fovea_error* error = NULL;
+  fovea_receipt* receipt = NULL;
+  fovea_call call = new_call();
+  call.q = call.k = call.v = tensor4(zeros, 1, 4, 1, 1);
+  call.out = tensor4(out, 1, 4, 1, 1);
+  call.timestep = 0.5;
+  call.has_timestep = 1;
+  EXPECT(fovea_attention_run(layer, &call, &receipt, NULL) == FOVEA_OK);
+  EXPECT(strstr(fovea_receipt_json(receipt), "\"skip_softmax\":null") != NULL);
+  fovea_receipt_free(receipt);
+  call.timestep = 500;
+  EXPECT(fovea_attention_run(layer, &call, NULL, &error) == 100);
+  EXPECT(strcmp(fovea_error_reason(error, 0).field, "timestep") == 0);
+  fovea_error_free(error);
+  fovea_attention_free(layer);
+}
+
+/* Two streams of tokens as one sequence: with q = k = 0 every output is the mean of all values. */
+static void joint_tokens(void) {
+  float zeros[6] = {0, 0, 0, 0, 0, 0}, own[3] = {1, 2, 3}, text[2] = {7, 12}, out[5], lse[5];
+  fovea_attention* layer = new_layer("REFERENCE");
+  fovea_error* error = NULL;
+  fovea_receipt* receipt = NULL;
+  fovea_call call = new_call();
+  fovea_joint_tokens joint;
+  memset(&joint, 0, sizeof joint);
+  joint.struct_size = sizeof joint;
+  call.q = call.k = tensor4(zeros, 1, 3, 1, 1);
+  call.v = tensor4(own, 1, 3, 1, 1);
+  joint.q = joint.k = tensor4(zeros, 1, 2, 1, 1);
+  joint.v = tensor4(text, 1, 2, 1, 1);
+  call.out = tensor4(out, 1, 5, 1, 1);
+  EXPECT(fovea_attention_run_jointly(layer, &call, &joint, &receipt, &error) == FOVEA_OK);
+  for (int i = 0; i < 5; ++i) EXPECT(out[i] == 5.0f);
+  EXPECT(strstr(fovea_receipt_json(receipt), "\"copies\":[\"q\",\"k\",\"v\"]") != NULL);
+  fovea_receipt_free(receipt);
+  /* Causal shows the order of the tokens. */
+  call.is_causal = call.has_is_causal = 1;
+  EXPECT(fovea_attention_run_jointly(layer, &call, &joint, NULL, NULL) == FOVEA_OK);
+  EXPECT(out[0] == 7.0f && out[1] == 9.5f && out[4] == 5.0f);
+  joint.strategy = "rear";
+  EXPECT(fovea_attention_run_jointly(layer, &call, &joint, NULL, NULL) == FOVEA_OK);
+  EXPECT(out[0] == 1.0f && out[1] == 1.5f && out[4] == 5.0f);
+  call.lse = tensor4(lse, 1, 1, 5, 1);
+  call.lse.rank = 3;
+  EXPECT(fovea_attention_run_jointly(layer, &call, &joint, NULL, NULL) == FOVEA_OK);
+  EXPECT(lse[0] == 0.0f && lse[4] > 1.6f && lse[4] < 1.61f);
+  joint.strategy = "middle";
+  EXPECT(fovea_attention_run_jointly(layer, &call, &joint, NULL, &error) == 100);
+  EXPECT(strstr(fovea_error_message(error), "front, rear") != NULL);
+  fovea_error_free(error);
+  joint.strategy = NULL;
+  joint.v.rank = 0;
+  EXPECT(fovea_attention_run_jointly(layer, &call, &joint, NULL, &error) == 121);
+  EXPECT(strstr(fovea_error_message(error), "joint v is missing") != NULL);
+  fovea_error_free(error);
+  EXPECT(fovea_attention_run_jointly(layer, &call, NULL, NULL, &error) == 100);
+  fovea_error_free(error);
+  fovea_attention_free(layer);
+}
+
 /* Metadata is part of a call: of its run, its plan and its report. */
 static void metadata_and_reports(void) {
   float zeros[6] = {0, 0, 0, 0, 0, 0}, values[6] = {1, 3, 5, 7, 9, 11}, out[6];
@@ -388,6 +453,8 @@ int main(void) {
   explain_and_availability();
   explain_of_a_model();
   explain_of_a_problem();
+  timesteps();
+  joint_tokens();
   metadata_and_reports();
   fovea_metadata_free(NULL);
   fovea_error_free(NULL);

@@ -107,8 +107,10 @@ class ContractTest(CliTest):
         self.fail_with(USAGE, "--record needs --contract", "check", "--record", "x.json")
         error = self.fail_with(UNSUPPORTED, "fovea_device_access", "check", "--contract", "--device", "npu")
         self.assertIn("python3 -m fovea.check", error["reasons"][0]["remedy"])
-        self.fail_with(USAGE, "PLATFORM:N", "check", "--contract", "--device", "npu:one")
-        self.fail_with(USAGE, "PLATFORM:N", "check", "--contract", "--device", "tpu")
+        accepted = "(accepted: cpu, cuda[:N], rocm[:N], npu[:N], xpu[:N], musa[:N], or one that a plugin adds)"
+        for device in ("npu:one", "tpu", "cpu:5", "cpu:0", "cuda:x", "cuda:-1", "cpux", ""):
+            message = f"device '{device}' is none to validate on {accepted}"
+            self.fail_with(USAGE, message, "check", "--contract", "--device", device)
         missing = self.folder / "no" / "record.json"
         self.fail_with(
             USAGE, "cannot be written", "check", "--contract", "--backend", "FA3", "--record", missing

@@ -170,8 +170,7 @@ class CheckVerb : public Verb {
   // Platforms that the program has no code for run through what a plugin gives.
   Result<std::unique_ptr<validation::RunDevice>> open_device() const {
     const std::string word = text::fold(device_.device);
-    const bool own = word.starts_with("cpu") || word.starts_with("cuda");
-    if (own) FOVEA_CHECK(device_.target());
+    if (parse_device(word)) FOVEA_CHECK(device_.target());
     return validation::open_device(word);
   }
 
