@@ -51,6 +51,7 @@ struct ExplainEntry {
   std::vector<Reason> assumed;  // facts not given or not understood, and what they are taken to be
   int64_t comm_bytes = 0;
   std::vector<TrailEntry> trail;
+  std::optional<BackendName> nearest;  // of a refusal: the first name of the platform that can
 };
 
 struct Explanation {

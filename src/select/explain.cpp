@@ -67,6 +67,7 @@ ExplainEntry make(const Selector& selector, const ExplainQuery& query,
   entry.assumed = decision->assumed;
   if (unknown_video) entry.report.density.reset();
   entry.trail = decision->trail;
+  entry.nearest = decision->nearest;
   return entry;
 }
 

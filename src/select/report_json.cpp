@@ -67,7 +67,8 @@ Json entry(const ExplainEntry& e, const DeviceFacts& facts) {
           {"comm_bytes", e.comm_bytes},
           {"reasons", reasons(r.reasons)},
           {"assumed", reasons(e.assumed)},
-          {"trail", std::move(trail)}};
+          {"trail", std::move(trail)},
+          {"nearest", e.nearest ? Json(name(*e.nearest)) : Json(nullptr)}};
 }
 
 }  // namespace

@@ -285,11 +285,14 @@ struct Selector::State {
     if (d.report.reasons.empty())
       d.report.reasons.push_back(
           {ReasonCode::not_registered, "backend", "none", "at least one backend", {}});
+    // The pattern of a state goes with its backend.
+    Problem asked = problem;
+    if (context.sparse_state) asked.sparse.reset();
     for (PolicyVerdict& verdict : platform->preference({problem.head_dim, false, {}})) {
       const Candidate candidate{verdict.backend, nullptr, verdict};
       ExecutionPathResult report;
       std::shared_ptr<const Backend> implementation;
-      if (ask(candidate, problem, context, report, implementation).empty()) {
+      if (ask(candidate, asked, context, report, implementation).empty()) {
         d.nearest = verdict.backend;
         break;
       }

@@ -29,8 +29,8 @@ static void write_record(const char* passes) {
       "s\","
       "\"date\":\"2026-01-01\",\"atol\":0.01,\"rtol\":0.01,\"captured\":true,\"pass\":%s,\"cases\":"
       "["
-      "{\"kind\":\"dense\",\"problem\":\"bf16 b1 h1 s4 d16\",\"path\":\"fa4_dense\",\"ran\":true,"
-      "\"outside\":0,\"pass\":true},{\"kind\":\"replay\",\"problem\":\"bf16 b1 h1 s4 d16\","
+      "{\"kind\":\"dense\",\"problem\":\"bf16 b1 h1 s4 d8\",\"path\":\"fa4_dense\",\"ran\":true,"
+      "\"outside\":0,\"pass\":true},{\"kind\":\"replay\",\"problem\":\"bf16 b1 h1 s4 d8\","
       "\"path\":\"fa4_dense\",\"ran\":true,\"outside\":0,\"pass\":true}]}",
       fovea_version(), passes);
   fclose(file);

@@ -288,7 +288,8 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(
             fovea.explain(model=model, device="h200"), printed("--model", model, "--device", "h200")
         )
-        config = {"default": {"backend": "RADIAL_ATTN", "radial": {"dense_timesteps": 10}}, "per_role": {"cross": "SDPA"}}
+        sparse = {"backend": "RADIAL_ATTN", "radial": {"dense_timesteps": 10}}
+        config = {"default": sparse, "per_role": {"cross": "SDPA"}}
         sigmas = [1.0, 0.7, 0.3]
         schedule = {"profiles": {"low": "SDPA"}, "sigma": [{"low": 0, "high": 0.5, "profile": "low"}]}
         self.assertEqual(

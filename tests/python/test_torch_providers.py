@@ -160,8 +160,8 @@ class Providers(unittest.TestCase):
         head.update(library=f"package fa4 {CUTE}", path="fa4_dense", platform="cuda", device_class="sm_90")
         head.update(device="a GPU", driver="1", compiler="GNU", fovea=fovea.version(), date="2026-01-01")
         cases = [
-            {"kind": kind, "problem": f"bf16 b1 h2 s9 d{dim} dv={dim_v}", "path": "fa4_dense", "ran": True, "outside": 0,
-             "pass": True}
+            {"kind": kind, "problem": f"bf16 b1 h2 s9 d{dim} dv={dim_v}", "path": "fa4_dense", "ran": True,
+             "outside": 0, "pass": True}
             for kind in ("dense", "unequal lengths", "replay")
             for dim, dim_v in DIMENSIONS
         ]  # fmt: skip

@@ -31,6 +31,7 @@ ENTRY = {
     "promote",
     "skip_softmax",
     "assumed",
+    "nearest",
 }
 
 RADIAL = '{"default": {"backend": "RADIAL_ATTN", "radial": {"dense_timesteps": %d, "dense_layers": %d}}}'
@@ -270,6 +271,37 @@ class ExplainTest(CliTest):
             f"validate it with {command}",
             self.succeed(*arguments).out,
         )
+
+    def test_a_refusal_names_what_can(self):
+        problem = ["--problem", "bf16 b1 h2 s6400 d128 mask=causal"]
+        for device, backend, nearest in (
+            ("ascend910b", "RAINFUSION_ATTN", "FLASH_ATTN"),
+            ("h200", "RADIAL_ATTN", "FLASH_ATTN"),
+            ("b200", "TRTLLM_ATTN", "CUDNN_ATTN"),
+        ):
+            with self.subTest(backend=backend):
+                arguments = ("explain", "--device", device, "--backend", backend, *problem)
+                outcome = self.fovea(*arguments, "--format", "json")
+                self.assertEqual(outcome.code, UNSUPPORTED)
+                self.assertEqual(outcome.json()["entries"][0]["nearest"], nearest)
+                self.assertIn(f"default: nearest that can: {nearest}", self.fovea(*arguments).out)
+        self.assertIsNone(self.explain("--device", "h200", *problem)["entries"][0]["nearest"])
+
+    def test_what_no_run_holds_is_not_to_be_validated(self):
+        arguments = ("--device", "h200", "--backend", "FLASH_ATTN", "--problem", "f16 b1 h2 s64 d128")
+        (entry,) = self.explain(*arguments, code=0)["entries"]
+        self.assertEqual((entry["support"], entry["promote"]), ("unmigrated", None))
+        command = "fovea check --backend FLASH_ATTN --device cuda --problem 'f16 b1 h2 s64 d128'"
+        self.assertEqual(entry["reasons"][0]["remedy"], f"compare it with {command}")
+        self.assertIn(command, self.succeed("explain", *arguments).out)
+
+    def test_a_record_of_another_version_is_named(self):
+        arguments = ("--device", "h200", "--backend", "CUDNN_ATTN", "--problem", "bf16 b1 h2 s64 d128")
+        self.assertIn(
+            "its validation record is of cudnn 9.14.0, not of 9.19", self.succeed("explain", *arguments).out
+        )
+        (entry,) = self.explain(*arguments, "--facts", "CUDNN=9.14", code=0)["entries"]
+        self.assertEqual(entry["support"], "supported")
 
     def test_a_record_without_the_rule_asks_for_the_kernel(self):
         out = self.succeed(

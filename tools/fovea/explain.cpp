@@ -113,6 +113,7 @@ std::string trails(const Explanation& explanation, const Terminal& terminal) {
       add(text::concat(entry.role, ": ", terminal.coloured(name(step.backend), Colour::strong),
                        " rejected: ", sentence(step.reasons)));
     }
+    if (entry.nearest) add(text::concat(entry.role, ": nearest that can: ", name(*entry.nearest)));
   }
   return lines.empty() ? std::string() : text::concat("\n", text::join(lines, "\n"), "\n");
 }
