@@ -235,6 +235,8 @@ const ValidationRecord* find_validation_record(const ValidatedPath& path, const 
 std::string missing_validation(const ValidatedPath& path, const Problem& problem,
                                const DeviceFacts& facts, std::span<const ValidationRecord> records,
                                HeadRule rule) {
+  if (!validated_by_record(facts))
+    return text::concat("which ", path.provider, " does not call verified");
   if (const ValidationRecord* found = find_validation_record(path, facts, records)) {
     const std::vector<std::string> kinds = kinds_of(found->backend, problem);
     if (!held_by_a_run(as_chosen(found->backend, problem), kinds))
@@ -268,12 +270,14 @@ std::string validation_remedy(const ValidatedPath& path, const Problem& problem,
   const bool helps =
       held_by_a_run(asked, validation_kinds(asked)) && takes_heads(heads, asked, rule);
   // A first record is worth making whatever the problem.
-  if (helps || find_validation_record(path, facts, records) == nullptr)
+  if (validated_by_record(facts) &&
+      (helps || find_validation_record(path, facts, records) == nullptr))
     return "validate it with " + validation_command(path.backend, path.provider, facts);
-  if (facts.platform() != PlatformId::cuda || path.provider.starts_with(kPackage))
-    return "compare it in the host program";
-  return text::concat("compare it with fovea check --backend ", backend,
-                      " --device cuda --problem '", to_string(problem), "'");
+  const PlatformId platform = facts.platform();
+  const bool runs_it = platform == PlatformId::cuda || platform == PlatformId::cpu;
+  if (!runs_it || path.provider.starts_with(kPackage)) return "compare it in the host program";
+  return text::concat("compare it with fovea check --backend ", backend, " --device ",
+                      name(platform), " --problem '", to_string(problem), "'");
 }
 
 std::string validation_file_name(BackendName backend, std::string_view provider,

@@ -48,6 +48,19 @@ class PluginTest(CliTest):
         ):
             self.fail_with(USAGE, message, "config", "check", "--config", ENTRY % wrong, environment=PLUGIN)
 
+    def test_where_no_record_counts_none_is_asked_for(self):
+        document = self.succeed(
+            "explain", "--backend", "NAIVE_ATTN", "--problem", "f32 b1 h1 s4 d8", "--format", "json",
+            environment=PLUGIN,
+        ).json()  # fmt: skip
+        (reason,) = document["entries"][0]["reasons"]
+        self.assertEqual(
+            reason["remedy"], "compare it with fovea check --backend NAIVE_ATTN --device cpu --problem 'f32 b1 h1 s4 d8'"
+        )
+        self.succeed(
+            "check", "--backend", "NAIVE_ATTN", "--device", "cpu", "--problem", "f32 b1 h1 s4 d8", environment=PLUGIN
+        )
+
     def test_its_platform_is_judged(self):
         document = self.succeed(
             "explain", "--platform", "toy", "--facts", "memory=64", "--problem", "f32 b1 h1 s4 d8",
@@ -57,6 +70,8 @@ class PluginTest(CliTest):
         (entry,) = document["entries"]
         self.assertEqual((entry["backend"], entry["source"]), ("NAIVE_ATTN", "platform default"))
         self.assertIsNone(entry["promote"])
+        self.assertEqual(entry["reasons"][0]["got"], "cpu.naive, which plugin naive 1.0 does not call verified")
+        self.assertEqual(entry["reasons"][0]["remedy"], "compare it in the host program")
         refused = self.fovea(
             "explain", "--platform", "toy", "--facts", "memory=64", "--backend", "FA", environment=PLUGIN
         )
