@@ -117,6 +117,37 @@ class ContractTest(CliTest):
         )
 
 
+class ExplainRecordTest(CliTest):
+    """What explain says of the committed records."""
+
+    def entry(self, *arguments):
+        (entry,) = self.succeed("explain", *arguments, "--format", "json").json()["entries"]
+        return entry
+
+    def test_what_no_run_holds_is_not_to_be_validated(self):
+        arguments = ("--device", "h200", "--backend", "FLASH_ATTN", "--problem", "f16 b1 h2 s64 d128")
+        entry = self.entry(*arguments)
+        self.assertEqual((entry["support"], entry["promote"]), ("unmigrated", None))
+        command = "fovea check --backend FLASH_ATTN --device cuda --problem 'f16 b1 h2 s64 d128'"
+        self.assertEqual(entry["reasons"][0]["remedy"], f"compare it with {command}")
+        self.assertIn(command, self.succeed("explain", *arguments).out)
+
+    def test_a_record_of_another_version_is_named(self):
+        arguments = ("--device", "h200", "--backend", "CUDNN_ATTN", "--problem", "bf16 b1 h2 s64 d128")
+        self.assertIn(
+            "its validation record is of cudnn 9.14.0, not of 9.19", self.succeed("explain", *arguments).out
+        )
+        self.assertEqual(self.entry(*arguments, "--facts", "CUDNN=9.14")["support"], "supported")
+
+    def test_a_record_without_the_rule_asks_for_the_kernel(self):
+        out = self.succeed(
+            "explain", "--backend", "FLASH_ATTN_4", "--device", "h200", "--facts", "fa4=4.0.0b36",
+            "--problem", "bf16 b1 h24 s4096 d128",
+        ).out  # fmt: skip
+        self.assertIn("bind the package's kernel", out)
+        self.assertNotIn("fovea.check", out)
+
+
 class DoubleTest(CliTest):
     """Devices that are not here, through a plugin: its memory and its kernels."""
 

@@ -54,9 +54,8 @@ class PluginTest(CliTest):
             environment=PLUGIN,
         ).json()  # fmt: skip
         (reason,) = document["entries"][0]["reasons"]
-        self.assertEqual(
-            reason["remedy"], "compare it with fovea check --backend NAIVE_ATTN --device cpu --problem 'f32 b1 h1 s4 d8'"
-        )
+        command = "fovea check --backend NAIVE_ATTN --device cpu --problem 'f32 b1 h1 s4 d8'"
+        self.assertEqual(reason["remedy"], f"compare it with {command}")
         self.succeed(
             "check", "--backend", "NAIVE_ATTN", "--device", "cpu", "--problem", "f32 b1 h1 s4 d8", environment=PLUGIN
         )
