@@ -22,6 +22,9 @@ struct StoreBf16 {
 
   // Round to nearest, ties to even; a NaN keeps its sign and becomes quiet.
   static FOVEA_INLINE typename V::Float pair(typename V::Float even, typename V::Float odd) {
+    if constexpr (V::kHasBf16Dot) {
+      if (!V::any_subnormal(even, odd)) return V::pair(even, odd);
+    }
     typedef uint32_t Bits __attribute__((vector_size(4 * V::kLanes)));
     const auto rounded = [](typename V::Float x) __attribute__((always_inline)) {
       const Bits bits = (Bits)x;
