@@ -269,7 +269,7 @@ TEST(CpuFlash, HiddenKeysMayHoldAnything) {
     for (int kind = 0; kind < 4; ++kind) {
       Call call;
       call.dtype = call.out_dtype = dtype;
-      call.seq_q = 70, call.seq_kv = 300, call.head_dim = 16, call.dim_v = 12;
+      call.seq_q = 70, call.seq_kv = 300, call.head_dim = 16, call.dim_v = 28;
       call.fill(random);
       std::vector<bool> seen(300);
       if (kind == 0) call.add_mask(random, MaskType::boolean, false, false, false, 0.5);
@@ -285,14 +285,14 @@ TEST(CpuFlash, HiddenKeysMayHoldAnything) {
         if (seen[static_cast<size_t>(j)]) continue;
         const float x = poison[hidden++ % 4];
         for (int64_t d = 0; d < 16; ++d) write(call.k, dtype, j * 16 + d, x);
-        for (int64_t d = 0; d < 12; ++d) write(call.v, dtype, j * 12 + d, x);
+        for (int64_t d = 0; d < 28; ++d) write(call.v, dtype, j * 28 + d, x);
       }
       if (kind != 1) {
         EXPECT_GT(hidden, 0) << kind;
       }
       expect_agreement(call, "kind " + std::to_string(kind));
       // A key that some rows see changes exactly those rows.
-      for (int64_t j : {231, 299, 240}) write(call.v, dtype, j * 12 + 5, j == 240 ? kInf : kNan);
+      for (int64_t j : {231, 299, 240}) write(call.v, dtype, j * 28 + 5, j == 240 ? kInf : kNan);
       expect_agreement(call, "visible v, kind " + std::to_string(kind));
       write(call.k, dtype, 250 * 16 + 3, kNan);
       expect_agreement(call, "visible k, kind " + std::to_string(kind));
