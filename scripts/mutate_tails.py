@@ -58,6 +58,11 @@ MUTATIONS = {
     "parts: the last part of the keys": ("attend.hpp", "for (int64_t p = 1; p < count; ++p) {",
                                          "for (int64_t p = 1; p + 1 < count; ++p) {"),
     "parts: a part that saw no key": ("attend.hpp", "  block.clear_unstarted(tile);", "  (void)tile;"),
+    "pairs: maxima beyond one rounding": ("tile_attention.hpp", "careful |= !V::all(below(max[r]));", "(void)r;"),
+    "pairs: rows beside a mask": ("tile_attention.hpp",
+                                  "x[0] = V::select(V::equal(added, V::set(0.f)), x[0], twice);", "x[0] = twice;"),
+    "pairs packing: values that are not finite": ("pack.hpp", "V::nonfinite_half(largest)", "false"),
+    "pairs output: subnormal numbers": ("store_rows.hpp", "if (!V::any_subnormal(even, odd)) return", "return"),
     "amx: keys after the last whole strip": ("attend_amx.hpp", "for (int64_t i = valid * kLanes; i < kStrip",
                                              "for (int64_t i = (valid + 1) * kLanes; i < kStrip"),
     "amx: steps of a head": ("attend_amx.hpp", "step < work.depth; ++step", "step + 1 < work.depth; ++step"),
@@ -97,18 +102,20 @@ def main():
     build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
     commands = {entry["file"]: entry for entry in
                 json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))}
-    have_amx = "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    cpu = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
     survivors = []
     for name in MUTATIONS:
         if name not in chosen(sys.argv[2:]):
             continue
         # The best instruction set of this machine runs in the test, and so do the ones below it.
         kernels = ["kernels_generic.cpp", "kernels_avx2.cpp"]
-        if name.startswith("amx"):
-            kernels = ["kernels_amx.cpp"]
-            if not have_amx:
-                print(f"not run  {name}: this CPU has no AMX", flush=True)
-                continue
+        for prefix, kernel, flag in (("amx", "kernels_amx.cpp", "amx_bf16"),
+                                     ("pairs", "kernels_avx512bf16.cpp", "avx512_bf16")):
+            if name.startswith(prefix):
+                kernels = [kernel] if flag in cpu else []
+        if not kernels:
+            print(f"not run  {name}: this CPU has no such instructions", flush=True)
+            continue
         with tempfile.TemporaryDirectory() as folder:
             copy = pathlib.Path(folder)
             shutil.copytree(ROOT / "src", copy / "src")

@@ -31,7 +31,9 @@ class OpenMpExecutor final : public Executor {
   void parallel_for(int64_t count, TaskRef task) noexcept override {
     if (count <= 0) return;
     const int threads = static_cast<int>(std::min<int64_t>(count, threads_));
-#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
+    // A team of one costs as much as a small call.
+    if (threads == 1) return serial_executor().parallel_for(count, task);
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
     for (int64_t index = 0; index < count; ++index) task(index, omp_get_thread_num());
   }
 

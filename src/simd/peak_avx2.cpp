@@ -9,7 +9,7 @@ namespace fovea::simd {
 
 #if defined(__AVX2__) && defined(__FMA__)
 namespace {
-FOVEA_PEAK_LOOP(avx2_loop, __m256, vfmadd, 16)
+FOVEA_PEAK_LOOP(avx2_loop, __m256, vfmadd, 16, 12)
 }  // namespace
 PeakLoop avx2_f32_peak() noexcept { return avx2_loop; }
 #else

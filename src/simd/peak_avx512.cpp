@@ -9,7 +9,7 @@ namespace fovea::simd {
 
 #if defined(__AVX512F__)
 namespace {
-FOVEA_PEAK_LOOP(avx512_loop, __m512, vfmadd, 32)
+FOVEA_PEAK_LOOP(avx512_loop, __m512, vfmadd, 32, 12)
 }  // namespace
 PeakLoop avx512_f32_peak() noexcept { return avx512_loop; }
 #else

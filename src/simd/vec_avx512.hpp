@@ -40,6 +40,7 @@ struct Avx512Vec {
   static FOVEA_INLINE Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
   static FOVEA_INLINE Mask equal(Float a, Float b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
   static FOVEA_INLINE Mask less(Float a, Float b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+  static FOVEA_INLINE bool all(Mask m) { return m == 0xffff; }
   static FOVEA_INLINE Float select(Mask m, Float yes, Float no) {
     return _mm512_mask_blend_ps(m, no, yes);
   }
@@ -108,6 +109,26 @@ struct Avx512Bf16Vec : Avx512Vec<Tag> {
   static FOVEA_INLINE Float pair(Float even, Float odd) {
     const __m512i halves = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
     return _mm512_castsi512_ps(_mm512_permutexvar_epi16(_mm512_load_si512(kInterleave), halves));
+  }
+  // pair() takes subnormal numbers for zeros.
+  static FOVEA_INLINE bool any_subnormal(Float a, Float b) {
+    constexpr int kSubnormal = 0x20;
+    return (_mm512_fpclass_ps_mask(a, kSubnormal) | _mm512_fpclass_ps_mask(b, kSubnormal)) != 0;
+  }
+  // Elements of two rows, those of `even` in the low halves.
+  static FOVEA_INLINE Float interleave(const uint16_t* even, const uint16_t* odd) {
+    const auto widened = [](const uint16_t* p) __attribute__((always_inline)) {
+      return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    };
+    return _mm512_castsi512_ps(_mm512_or_si512(widened(even), _mm512_slli_epi32(widened(odd), 16)));
+  }
+  // Half by half the larger magnitude of `a`, which has no signs, and `b`.
+  static FOVEA_INLINE Float larger_halves(Float a, Float b) {
+    const __m512i magnitude = _mm512_and_si512(_mm512_castps_si512(b), _mm512_set1_epi16(0x7fff));
+    return _mm512_castsi512_ps(_mm512_max_epu16(_mm512_castps_si512(a), magnitude));
+  }
+  static FOVEA_INLINE bool nonfinite_half(Float magnitudes) {
+    return _mm512_cmpge_epu16_mask(_mm512_castps_si512(magnitudes), _mm512_set1_epi16(0x7f80)) != 0;
   }
   // The float32 value of the even (low) and odd (high) halves.
   static FOVEA_INLINE Float even_half(Float x) {

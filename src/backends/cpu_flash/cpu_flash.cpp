@@ -15,6 +15,8 @@ constexpr int64_t kSuperblockBytes = int64_t{208} << 10;
 constexpr int64_t kMaxTiles = 8;
 // Work items per worker below which superblocks shrink.
 constexpr int64_t kItemsPerWorker = 6;
+// Tiles of a part of the last work items.
+constexpr int64_t kLastTiles = 2;
 // Packed bytes of a (batch item, kv head) pair that one worker packs and uses by itself, and how
 // many pairs per worker make that worthwhile.
 constexpr int64_t kOwnBytes = int64_t{640} << 10;
@@ -74,7 +76,10 @@ struct Layout {
   int64_t item_rows = 0;  // query rows per work item
   int64_t q_slots = 0;    // work items per query head of a unit
   int64_t heads_per_kv = 1;
-  int64_t splits = 1;      // parts of the keys per work item
+  int64_t splits = 1;  // parts of the keys per work item
+  // So many of the last work items are cut into parts of so many rows: workers then end together.
+  int64_t cut_items = 0;
+  int64_t part_rows = 0;
   bool own_units = false;  // a worker packs a unit, uses it and forgets it
   // Workspace: infos, K blocks, V blocks, parts, then one scratch area per worker. With own_units
   // the first three are per worker.
@@ -153,6 +158,9 @@ Layout make_layout(const Params& params, const KernelTable& kernels, int workers
     tiles = ceil_div(layout.item_rows, lanes);
   }
   g.tiles = static_cast<int32_t>(tiles);
+  layout.part_rows = kLastTiles * lanes;
+  const bool cut = workers > 1 && params.blocks.counts == nullptr;
+  if (cut && layout.item_rows > layout.part_rows) layout.cut_items = workers;
   layout.q_slots = Slots(params.cu_seqlens_q, segments, params.seq_q, layout.item_rows).count();
 
   layout.units_in_flight = std::clamp<int64_t>(kPackedBytes / std::max<int64_t>(unit_bytes, 1), 1,
@@ -236,7 +244,9 @@ class Call {
     if (layout_.own_units) {
       executor.parallel_for(layout_.units, [&](int64_t unit, int worker) {
         for (int64_t slot = 0; slot < layout_.kv_slots; ++slot) pack(unit, worker, slot);
-        for (int64_t item = 0; item < items_per_unit(); ++item) attend(unit, worker, item, worker);
+        for (int64_t item = 0; item < items_per_unit(); ++item) {
+          attend(unit, worker, item, {0, layout_.item_rows}, worker);
+        }
       });
       return;
     }
@@ -248,9 +258,16 @@ class Call {
       });
       const int64_t items = items_per_unit();
       if (layout_.splits == 1) {
-        executor.parallel_for(units * items, [&](int64_t index, int worker) {
-          attend(first + index / items, index / items, index % items, worker);
-        });
+        const int64_t whole = std::max<int64_t>(units * items - layout_.cut_items, 0);
+        const int64_t parts = ceil_div(layout_.item_rows, layout_.part_rows);
+        executor.parallel_for(
+            whole + (units * items - whole) * parts, [&](int64_t index, int worker) {
+              const int64_t cut = index - whole;
+              const int64_t at = cut < 0 ? index : whole + cut / parts;
+              const Rows rows = cut < 0 ? Rows{0, layout_.item_rows}
+                                        : Rows{cut % parts * layout_.part_rows, layout_.part_rows};
+              attend(first + at / items, at / items, at % items, rows, worker);
+            });
         continue;
       }
       executor.parallel_for(units * items * layout_.splits, [&](int64_t index, int worker) {
@@ -309,8 +326,16 @@ class Call {
     return item;
   }
 
-  void attend(int64_t unit, int64_t area, int64_t index, int worker) const {
-    const Item work = item(unit, area, index);
+  // Rows of a work item, counted from its first.
+  struct Rows {
+    int64_t first;
+    int64_t count;
+  };
+
+  void attend(int64_t unit, int64_t area, int64_t index, Rows part, int worker) const {
+    Item work = item(unit, area, index);
+    work.row += part.first;
+    work.rows = std::min(part.count, work.rows - part.first);
     if (work.rows <= 0) return;
     kernels_.attend(params_, layout_.geometry, work.segment, work.head_q, work.row, work.rows,
                     work.packed, scratch(worker));

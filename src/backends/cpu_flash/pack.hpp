@@ -164,21 +164,37 @@ void pack_values(const Params& params, const Geometry& geometry, const Segment& 
 template <class P>
 void pack_value_pairs(const Params& params, const Geometry& geometry, const Segment& segment,
                       int64_t head, int64_t first, BlockInfo* info, float* target) {
-  constexpr int kRows = P::Vec::kTileRows;
+  using V = typename P::Vec;
+  constexpr int kRows = V::kTileRows;
   const int64_t strip_floats = geometry.v_strip_floats;
+  const int64_t dim_v = params.dim_v;
   QuadInt nonfinite = {};
+  typename V::Float largest = V::set(0.f);
   for (int64_t p = 0; p < info->count; p += 2) {
     const uint16_t* rows[2];
     for (int64_t i = 0; i < 2; ++i) {
       const int64_t q = p + i < info->count ? p + i : p;
       const int64_t key = first + (info->compacted ? info->index[q] : q);
       rows[i] = row_pointer<LoadBf16>(params.v, segment, head, segment.kv_begin + key);
+      constexpr int kAhead = 8;
+      if (p + kAhead + i < info->count) {
+        prefetch_row<0>(rows[i] + kAhead * params.v.seq, dim_v * int64_t{sizeof(*rows[i])});
+      }
     }
     const QuadBits high_mask = p + 1 < info->count ? QuadBits{} - 1u : QuadBits{};
     float* out = target + p / 2 * kRows;
-    for (int64_t d = 0; d < params.dim_v; d += kRows) {
+    int64_t d = 0;
+    if constexpr (V::kLanes == 2 * kRows) {
+      for (; p + 1 < info->count && d + V::kLanes <= dim_v; d += V::kLanes) {
+        const typename V::Float words = V::interleave(rows[0] + d, rows[1] + d);
+        largest = V::larger_halves(largest, words);
+        V::store_halves(out, out + strip_floats, words);
+        out += 2 * strip_floats;
+      }
+    }
+    for (; d < dim_v; d += kRows) {
       FOVEA_UNROLL for (int part = 0; part < kRows; part += 4) {
-        const int64_t left = params.dim_v - d - part;
+        const int64_t left = dim_v - d - part;
         Quad even = {}, odd = {};
         if (left >= 4) {
           even = simd::quad_from_bf16(rows[0] + d + part);
@@ -194,7 +210,8 @@ void pack_value_pairs(const Params& params, const Geometry& geometry, const Segm
       out += strip_floats;
     }
   }
-  info->v_nonfinite = (nonfinite[0] | nonfinite[1] | nonfinite[2] | nonfinite[3]) != 0;
+  info->v_nonfinite = (nonfinite[0] | nonfinite[1] | nonfinite[2] | nonfinite[3]) != 0 ||
+                      V::nonfinite_half(largest);
 }
 
 template <class P>

@@ -22,6 +22,9 @@ struct StoreBf16 {
 
   // Round to nearest, ties to even; a NaN keeps its sign and becomes quiet.
   static FOVEA_INLINE typename V::Float pair(typename V::Float even, typename V::Float odd) {
+    if constexpr (V::kHasBf16Dot) {
+      if (!V::any_subnormal(even, odd)) return V::pair(even, odd);
+    }
     typedef uint32_t Bits __attribute__((vector_size(4 * V::kLanes)));
     const auto rounded = [](typename V::Float x) __attribute__((always_inline)) {
       const Bits bits = (Bits)x;
@@ -75,18 +78,27 @@ FOVEA_INLINE void store_rows(const Params& params, const Segment& segment, int64
       }
       V::transpose_quads(x[0], x[1], x[2], x[3]);
     };
-    int64_t d = 0;
-    for (; valid == V::kLanes && d + kQuads * kStep <= dim_v; d += kQuads * kStep) {
+    // Whole lines of every row, or of the first `valid` rows.
+    const auto lines = [&]<bool kAllRows>(int64_t d) __attribute__((always_inline)) {
       Float x[kQuads][4];
       FOVEA_UNROLL for (int g = 0; g < kQuads; ++g) words(d + g * kStep, x[g]);
       FOVEA_UNROLL for (int j = 0; j < 4; ++j) {
         Quad quads[kQuads][kQuads];
         FOVEA_UNROLL for (int g = 0; g < kQuads; ++g) V::split(x[g][j], quads[g]);
         FOVEA_UNROLL for (int i = 0; i < kQuads; ++i) {
+          if (!kAllRows && 4 * i + j >= valid) continue;
           FOVEA_UNROLL for (int g = 0; g < kQuads; ++g) {
             simd::quad_store(target + (4 * i + j) * stride + d + g * kStep, quads[g][i]);
           }
         }
+      }
+    };
+    int64_t d = 0;
+    for (; d + kQuads * kStep <= dim_v; d += kQuads * kStep) {
+      if (valid == V::kLanes) {
+        lines.template operator()<true>(d);
+      } else {
+        lines.template operator()<false>(d);
       }
     }
     for (; d < dim_v; d += kStep) {

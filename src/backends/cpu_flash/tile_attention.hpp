@@ -33,11 +33,25 @@ struct TileAttention {
   // contract allows for large scores.
   static constexpr int64_t kScoreRun = 64;
 
-  // One register tile of scores, of whose keys `valid` exist: the scaled product and its terms, in
-  // place, and its maxima.
+  // Products of pairs are scaled after the sum, since a scaled query would be rounded again. `late`
+  // leaves that to the exponentials, one multiply-add instead of a product and a difference, and
+  // takes maxima of what is not scaled yet. A scale above 1 might make those infinite.
+  struct Scale {
+    bool late;
+    Float strip;     // what a strip is multiplied by, unless late
+    Float exponent;  // what the exponentials multiply by: 1, unless late
+  };
+  static FOVEA_INLINE Scale score_scale(float scale) {
+    if constexpr (P::kGroup == 1) return {false, V::set(1.f), V::set(1.f)};
+    const bool late = scale <= 1.f;
+    return {late, V::set(scale), V::set(late ? scale : 1.f)};
+  }
+
+  // One register tile of scores, of whose keys `valid` exist: the product, in place, and its
+  // maxima. Products of float32 take their terms here; products of pairs do so in the exponentials.
   template <bool kMasked>
   static FOVEA_INLINE void score_strip(const float* k, const float* q, int64_t words, int64_t valid,
-                                       Float score_scale, const float* terms, FetchQueue& fetch,
+                                       const Scale& scale, const float* terms, FetchQueue& fetch,
                                        float* scores, Float (&max)[NR]) {
     const int64_t first = words < kScoreRun ? words : kScoreRun;
     tile_multiply<P, NR, Finish::store>(k, q, first, scores, fetch.take(first / kTileSteps, k));
@@ -51,37 +65,93 @@ struct TileAttention {
       FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
         float* const at = scores + i * kLanes + r * V::kLanes;
         Float s = V::load(at);
-        if constexpr (P::kGroup == 2) s = V::mul(s, score_scale);
-        if constexpr (kMasked) {
-          const Float term = V::load(terms + i * kLanes + r * V::kLanes);
-          const Float hidden = V::set(-kInfinity);
-          s = V::select(V::equal(term, hidden), hidden, V::add(s, term));
+        if constexpr (P::kGroup == 2) {
+          if (!scale.late) V::store(at, s = V::mul(s, scale.strip));
         }
-        if constexpr (kMasked || P::kGroup == 2) V::store(at, s);
+        if constexpr (kMasked) {
+          s = masked_score(s, scale, V::load(terms + i * kLanes + r * V::kLanes));
+          if constexpr (P::kGroup == 1) V::store(at, s);
+        }
         max[r] = V::max(max[r], s);
       }
     }
   }
 
+  static FOVEA_INLINE Float masked_score(Float s, const Scale& scale, Float term) {
+    const Float hidden = V::set(-kInfinity);
+    if constexpr (P::kGroup == 2) s = V::mul(s, scale.exponent);
+    return V::select(V::equal(term, hidden), hidden, V::add(s, term));
+  }
+
   template <bool kMasked>
   static FOVEA_INLINE void score_block(const Params& params, const Tile& tile, const KeyRange& keys,
-                                       const float* terms, FetchQueue& fetch, float* scores,
-                                       Float (&max)[NR]) {
+                                       const Scale& scale, const float* terms, FetchQueue& fetch,
+                                       float* scores, Float (&old_max)[NR], Float (&max)[NR]) {
     const int64_t words = (params.head_dim + P::kGroup - 1) / P::kGroup;
-    const Float score_scale = V::set(params.scale * kLog2E);
+    // Unscaled maxima begin anew.
+    const bool unscaled = !kMasked && scale.late;
+    FOVEA_UNROLL for (int r = 0; r < NR; ++r) max[r] = unscaled ? V::set(-kInfinity) : old_max[r];
     int64_t p = keys.begin;
     for (; p + kRows <= keys.end; p += kRows) {
-      score_strip<kMasked>(keys.k + p * words, tile.q, words, kRows, score_scale,
+      score_strip<kMasked>(keys.k + p * words, tile.q, words, kRows, scale,
                            kMasked ? terms + p * kLanes : nullptr, fetch, scores + p * kLanes, max);
     }
     if (p < keys.end) {
-      score_strip<kMasked>(keys.k + p * words, tile.q, words, keys.end - p, score_scale,
+      score_strip<kMasked>(keys.k + p * words, tile.q, words, keys.end - p, scale,
                            kMasked ? terms + p * kLanes : nullptr, fetch, scores + p * kLanes, max);
+    }
+    if (!unscaled) return;
+    FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+      max[r] = V::max(old_max[r], V::mul(max[r], scale.exponent));
+    }
+  }
+
+  // The weight of one score of pairs. Rounded once, a score is off its own rounded maximum by half
+  // a unit in the last place, which is nothing while maxima stay below this and no weight above.
+  static constexpr float kRoundedOnce = 16777216.f;
+
+  // `careful`: with a term, or where maxima are beyond that. Each lane decides for itself, so that
+  // no row depends on its neighbours.
+  template <bool kCareful>
+  static FOVEA_INLINE Float pair_weight(const float* score, const float* term, const Scale& scale,
+                                        Float max) {
+    const Float s = V::load(score);
+    Float x[1] = {V::fma(s, scale.exponent, V::neg(max))};
+    if constexpr (kCareful) {
+      const Float added = term == nullptr ? V::set(0.f) : V::load(term);
+      const Float twice = V::sub(masked_score(s, scale, added), max);
+      x[0] = V::select(V::equal(added, V::set(0.f)), x[0], twice);
+      x[0] = V::select(below(max), x[0], twice);
+    }
+    simd::exp2_rough<V>(x);
+    return x[0];
+  }
+  static FOVEA_INLINE auto below(Float max) {
+    return V::less(V::max(max, V::neg(max)), V::set(kRoundedOnce));
+  }
+
+  template <bool kCareful>
+  static FOVEA_INLINE void pair_weights(const KeyRange& keys, const Scale& scale,
+                                        const float* terms, const Float (&max)[NR], float* scores,
+                                        Float (&sum)[NR]) {
+    for (int64_t p = keys.begin; p < keys.end; p += 2) {
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+        const float* s = scores + p * kLanes + r * V::kLanes;
+        const float* t = kCareful && terms != nullptr ? terms + (s - scores) : nullptr;
+        const Float even = pair_weight<kCareful>(s, t, scale, max[r]);
+        Float odd = V::set(0.f);
+        if (p + 1 < keys.end) {
+          odd = pair_weight<kCareful>(s + kLanes, t == nullptr ? t : t + kLanes, scale, max[r]);
+        }
+        V::store(scores + p / 2 * kLanes + r * V::kLanes, V::pair(even, odd));
+        sum[r] = V::add(sum[r], V::add(even, odd));
+      }
     }
   }
 
   // Scores become probabilities in place (pairs fill the first half); adds their sums to `sum`.
-  static FOVEA_INLINE void exponentials(const KeyRange& keys, const Float (&max)[NR], float* scores,
+  static FOVEA_INLINE void exponentials(const KeyRange& keys, const Scale& scale,
+                                        const float* terms, const Float (&max)[NR], float* scores,
                                         Float (&sum)[NR]) {
     if constexpr (P::kGroup == 1) {
       for (int64_t p = keys.begin; p < keys.end; ++p) {
@@ -93,16 +163,12 @@ struct TileAttention {
         }
       }
     } else {
-      for (int64_t p = keys.begin; p < keys.end; p += 2) {
-        FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-          const float* s = scores + p * kLanes + r * V::kLanes;
-          const Float even = simd::exp2_nonpositive<V>(V::sub(V::load(s), max[r]));
-          Float odd = V::set(0.f);
-          if (p + 1 < keys.end)
-            odd = simd::exp2_nonpositive<V>(V::sub(V::load(s + kLanes), max[r]));
-          V::store(scores + p / 2 * kLanes + r * V::kLanes, V::pair(even, odd));
-          sum[r] = V::add(sum[r], V::add(even, odd));
-        }
+      bool careful = terms != nullptr;
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) careful |= !V::all(below(max[r]));
+      if (careful) {
+        pair_weights<true>(keys, scale, terms, max, scores, sum);
+      } else {
+        pair_weights<false>(keys, scale, terms, max, scores, sum);
       }
     }
   }
@@ -161,14 +227,13 @@ struct TileAttention {
   [[gnu::noinline]] static void block(const Params& params, const Geometry& geometry, Tile& tile,
                                       const KeyRange& keys, const float* terms, bool select_values,
                                       FetchQueue& fetch, float* scores) {
+    const Scale scale = score_scale(params.scale * kLog2E);
     Float max[NR], old_max[NR];
-    FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
-      max[r] = old_max[r] = V::load(tile.max + r * V::kLanes);
-    }
+    FOVEA_UNROLL for (int r = 0; r < NR; ++r) old_max[r] = V::load(tile.max + r * V::kLanes);
     if (terms != nullptr) {
-      score_block<true>(params, tile, keys, terms, fetch, scores, max);
+      score_block<true>(params, tile, keys, scale, terms, fetch, scores, old_max, max);
     } else {
-      score_block<false>(params, tile, keys, terms, fetch, scores, max);
+      score_block<false>(params, tile, keys, scale, terms, fetch, scores, old_max, max);
     }
 
     Float alpha[NR], sum[NR], base[NR];
@@ -181,7 +246,7 @@ struct TileAttention {
                            simd::exp2_nonpositive<V>(V::sub(old_max[r], base[r])));
       sum[r] = V::set(0.f);
     }
-    exponentials(keys, base, scores, sum);
+    exponentials(keys, scale, terms, base, scores, sum);
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
       float* target = tile.sum + r * V::kLanes;
       V::store(target, V::fma(alpha[r], V::load(target), sum[r]));

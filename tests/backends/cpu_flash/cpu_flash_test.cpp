@@ -269,7 +269,7 @@ TEST(CpuFlash, HiddenKeysMayHoldAnything) {
     for (int kind = 0; kind < 4; ++kind) {
       Call call;
       call.dtype = call.out_dtype = dtype;
-      call.seq_q = 70, call.seq_kv = 300, call.head_dim = 16, call.dim_v = 12;
+      call.seq_q = 70, call.seq_kv = 300, call.head_dim = 16, call.dim_v = 28;
       call.fill(random);
       std::vector<bool> seen(300);
       if (kind == 0) call.add_mask(random, MaskType::boolean, false, false, false, 0.5);
@@ -285,14 +285,14 @@ TEST(CpuFlash, HiddenKeysMayHoldAnything) {
         if (seen[static_cast<size_t>(j)]) continue;
         const float x = poison[hidden++ % 4];
         for (int64_t d = 0; d < 16; ++d) write(call.k, dtype, j * 16 + d, x);
-        for (int64_t d = 0; d < 12; ++d) write(call.v, dtype, j * 12 + d, x);
+        for (int64_t d = 0; d < 28; ++d) write(call.v, dtype, j * 28 + d, x);
       }
       if (kind != 1) {
         EXPECT_GT(hidden, 0) << kind;
       }
       expect_agreement(call, "kind " + std::to_string(kind));
       // A key that some rows see changes exactly those rows.
-      for (int64_t j : {231, 299, 240}) write(call.v, dtype, j * 12 + 5, j == 240 ? kInf : kNan);
+      for (int64_t j : {231, 299, 240}) write(call.v, dtype, j * 28 + 5, j == 240 ? kInf : kNan);
       expect_agreement(call, "visible v, kind " + std::to_string(kind));
       write(call.k, dtype, 250 * 16 + 3, kNan);
       expect_agreement(call, "visible k, kind " + std::to_string(kind));
@@ -427,31 +427,103 @@ TEST(CpuFlash, GrowingScores) {
   }
 }
 
-// What a row gives does not depend on the rows beside it.
+// One key has weight 1, so outputs are its values, rounded: of any bits, also subnormal ones.
+TEST(CpuFlash, Bf16OutputsAreRoundedToNearestEven) {
+  std::mt19937 random(124);
+  Call call;
+  call.out_dtype = FloatType::bf16;
+  call.heads_q = call.heads_kv = 64;
+  call.seq_q = 17, call.seq_kv = 1, call.head_dim = 8, call.dim_v = 64;
+  call.fill(random);
+  for (int64_t i = 0; i < 64 * 64; ++i) {
+    // A third of them below 2^-126, and ties.
+    const uint32_t bits = static_cast<uint32_t>(random());
+    write(call.v, call.dtype, i,
+          std::bit_cast<float>(i % 3 == 0   ? bits & 0x807fffffu
+                               : i % 3 == 1 ? bits & ~0x7fffu
+                                            : bits));
+  }
+  for (const KernelTable* table : tables_here(FloatType::f32)) {
+    call.run(*table);
+    for (int64_t row = 0; row < call.seq_q; ++row) {
+      for (int64_t i = 0; i < 64 * 64; ++i) {
+        const float want = from_bf16(to_bf16(read(call.v, call.dtype, i)));
+        const float got = read(call.out, call.out_dtype, row * 64 * 64 + i);
+        EXPECT_TRUE(got == want || (std::isnan(got) && std::isnan(want)))
+            << table->name << " " << got << " for " << want;
+      }
+    }
+  }
+}
+
+// Scores of 2^40: equal ones share their row, and larger ones have it alone.
+TEST(CpuFlash, HugeScoresStayFinite) {
+  std::mt19937 random(123);
+  for (const FloatType dtype : {FloatType::f32, FloatType::bf16}) {
+    for (const KernelTable* table : tables_here(dtype)) {
+      if (table->depth > 1) continue;  // tile products: README.md, Numbers
+      for (const double scale : {0.3, 1.7}) {
+        Call call;
+        call.dtype = dtype;
+        call.seq_q = 33, call.seq_kv = 300, call.head_dim = 8, call.dim_v = 8;
+        call.scale = scale;
+        call.fill(random);
+        for (int64_t i = 0; i < call.seq_q * 8; ++i) {
+          write(call.q, dtype, i, i % 8 == 0 ? 0x1p20f : 0.f);
+        }
+        for (int64_t j = 0; j < call.seq_kv * 8; ++j) {
+          // 1.0078125 is the next bfloat16 after 1.
+          const float key = j / 8 == 5 || j / 8 == 290 ? 1.0078125f : 1.f;
+          write(call.k, dtype, j, j % 8 == 0 ? 0x1p20f * key : 0.f);
+        }
+        call.run(*table);
+        for (int64_t i = 0; i < call.seq_q * 8; ++i) {
+          const float want =
+              (read(call.v, dtype, 5 * 8 + i % 8) + read(call.v, dtype, 290 * 8 + i % 8)) / 2;
+          EXPECT_NEAR(read(call.out, call.out_dtype, i), want,
+                      dtype == FloatType::f32 ? 1e-6 : 1e-2)
+              << table->name << " scale " << scale << " at " << i;
+        }
+      }
+    }
+  }
+}
+
+// What a row gives does not depend on the rows beside it: on their queries, however large, or on
+// what is hidden from them.
 TEST(CpuFlash, RowsDoNotDependOnTheirNeighbours) {
   std::mt19937 random(120);
   for (const FloatType dtype : {FloatType::f32, FloatType::bf16}) {
     for (const KernelTable* table : tables_here(dtype)) {
-      Call call;
-      call.dtype = dtype;
-      call.seq_q = 64, call.seq_kv = 600, call.head_dim = 16, call.dim_v = 16;
-      call.fill(random);
-      call.run(*table);
-      const std::vector<char> out = call.out;
-      const std::vector<float> lse = call.lse;
-      for (int64_t i = 0; i < 64; ++i) {
-        if (i % 5 == 0) continue;
-        for (int64_t d = 0; d < 16; ++d) {
-          write(call.q, dtype, i * 16 + d, 20.f * read(call.q, dtype, i * 16 + d));
+      for (const float factor : {20.f, 0x1p60f, 0.f}) {
+        if (table->depth > 1 && factor != 20.f) continue;  // tile products: README.md, Numbers
+        Call call;
+        call.dtype = dtype;
+        call.seq_q = 64, call.seq_kv = 600, call.head_dim = 16, call.dim_v = 16;
+        call.fill(random);
+        call.run(*table);
+        const std::vector<char> out = call.out;
+        const std::vector<float> lse = call.lse;
+        if (factor == 0.f) call.add_mask(random, MaskType::f32, false, false, true, 0.3);
+        for (int64_t i = 0; i < 64; ++i) {
+          if (i % 5 == 0) {
+            if (factor != 0.f) continue;
+            MaskData& mask = call.masks[0];
+            for (int64_t j = 0; j < 600; ++j) mask.set(i * mask.row_stride + j, 0.f);
+          } else if (factor != 0.f) {
+            for (int64_t d = 0; d < 16; ++d) {
+              write(call.q, dtype, i * 16 + d, factor * read(call.q, dtype, i * 16 + d));
+            }
+          }
         }
-      }
-      call.run(*table);
-      for (int64_t i = 0; i < 64; i += 5) {
-        EXPECT_EQ(lse[static_cast<size_t>(i)], call.lse[static_cast<size_t>(i)]) << table->name;
-        for (int64_t d = 0; d < 16; ++d) {
-          EXPECT_EQ(read(out, call.out_dtype, i * 16 + d),
-                    read(call.out, call.out_dtype, i * 16 + d))
-              << table->name;
+        call.run(*table);
+        for (int64_t i = 0; i < 64; i += 5) {
+          EXPECT_EQ(lse[static_cast<size_t>(i)], call.lse[static_cast<size_t>(i)]) << table->name;
+          for (int64_t d = 0; d < 16; ++d) {
+            EXPECT_EQ(read(out, call.out_dtype, i * 16 + d),
+                      read(call.out, call.out_dtype, i * 16 + d))
+                << table->name << " factor " << factor;
+          }
         }
       }
     }
