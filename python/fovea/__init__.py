@@ -117,7 +117,16 @@ def _take_json(function, *arguments):
 def _config_text(config):
     if config is None or isinstance(config, str):
         return config
-    return config.to_json() if hasattr(config, "to_json") else _json.dumps(config)
+    if hasattr(config, "to_json"):
+        return config.to_json()
+    try:
+        return _json.dumps(config)
+    except (TypeError, ValueError) as error:
+        message = (
+            f"config of type {type(config).__name__}: {error} "
+            "(accepted: JSON text, a mapping of plain values, or an object with to_json)"
+        )
+        raise ArgumentError(110, "invalid_config", message) from error
 
 
 class _Config:

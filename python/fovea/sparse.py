@@ -115,6 +115,10 @@ class SparseAttentionState:
     """
 
     def __init__(self, config, mask_map, model_type="wan", *, role="self", category=None):
+        if not isinstance(mask_map, MaskMap):
+            raise fovea.ArgumentError(
+                100, "invalid_argument", f"mask_map is of type {type(mask_map).__name__} (accepted: a MaskMap)"
+            )
         handle = fovea._Config(config)
         self.mask_map = mask_map
         self._library = fovea._lib()

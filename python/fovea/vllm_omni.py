@@ -19,11 +19,17 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import torch
-from vllm_omni.diffusion.attention.backends.abstract import AttentionBackend, AttentionImpl, AttentionMetadata
-
 import fovea
 import fovea.torch
+
+import torch
+
+try:
+    from vllm_omni.diffusion.attention.backends.abstract import AttentionBackend, AttentionImpl, AttentionMetadata
+except ImportError as error:
+    raise ImportError(
+        f"fovea.vllm_omni needs vLLM-Omni and the version of vLLM that it is made for: pip install vllm-omni ({error})"
+    ) from error
 
 __all__ = ["CLASS_PATH", "FoveaBackend", "FoveaImpl", "register"]
 

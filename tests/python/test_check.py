@@ -16,7 +16,7 @@ from torch_case import fovea, torch
 import fovea.check
 from fovea.torch import providers
 
-SOURCE = pathlib.Path(os.environ["TEST_SOURCE_DIR"])
+SOURCE = pathlib.Path(os.environ.get("TEST_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
 SEED = 20260817
 
 

@@ -333,6 +333,13 @@ class SwitchTest(Case):
         fovea.diffusers.register()
 
 
+    def test_without_diffusers(self):
+        code = "import sys; sys.modules['diffusers'] = None; import fovea.diffusers; fovea.diffusers.register()"
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE / "python"), *sys.path])}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+        self.assertRegex(done.stderr, "\nImportError: fovea.diffusers needs diffusers: pip install diffusers==0.42.1")
+
+
 class CallTest(Case):
     """Single calls of the dispatcher, in every form that its backends take."""
 

@@ -7,8 +7,8 @@ import types
 import unittest
 from unittest import mock
 
-SOURCE = pathlib.Path(os.environ["TEST_SOURCE_DIR"])
-BINARY = pathlib.Path(os.environ["TEST_BINARY_DIR"])
+SOURCE = pathlib.Path(os.environ.get("TEST_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
+BINARY = pathlib.Path(os.environ.get("TEST_BINARY_DIR", SOURCE / "build"))
 sys.path.insert(0, str(SOURCE / "python"))
 
 import fovea  # noqa: E402

@@ -8,8 +8,8 @@ import sys
 import threading
 import unittest
 
-SOURCE = pathlib.Path(os.environ["TEST_SOURCE_DIR"])
-BINARY = pathlib.Path(os.environ["TEST_BINARY_DIR"])
+SOURCE = pathlib.Path(os.environ.get("TEST_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
+BINARY = pathlib.Path(os.environ.get("TEST_BINARY_DIR", SOURCE / "build"))
 sys.path.insert(0, str(SOURCE / "python"))
 
 import fovea  # noqa: E402
@@ -357,6 +357,24 @@ class ReportTest(unittest.TestCase):
     def test_version(self):
         self.assertRegex(fovea.version(), r"^\d+\.\d+\.\d+$")
         self.assertEqual(fovea.__version__, fovea.version())
+
+
+class AbsentTest(unittest.TestCase):
+    """What a module needs and is not there is named, with a line that installs it."""
+
+    def test_modules_without_torch(self):
+        for module in ("fovea.torch", "fovea.diffusers", "fovea.vllm_omni"):
+            with self.subTest(module):
+                code = f"import sys; sys.modules['torch'] = None; import {module}"
+                environment = {**os.environ, "PYTHONPATH": str(SOURCE / "python")}
+                done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertRegex(done.stderr, r"\nImportError: fovea.torch needs PyTorch 2.6 or newer: pip install torch")
+
+    def test_a_library_that_is_not_there(self):
+        with self.assertRaises(ImportError) as caught:
+            fovea._capi.load(BINARY / "no-such.so")
+        self.assertRegex(str(caught.exception), "install the wheel.*fovea.load_library(.|\n)*no-such.so")
 
 
 if __name__ == "__main__":

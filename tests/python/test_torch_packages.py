@@ -2,18 +2,17 @@
 
 import importlib
 import json
-import os
 import pathlib
 import tempfile
 import unittest
 
-from torch_case import SEED, TorchCase, fovea, needs_cuda, oracle, torch
+from torch_case import SEED, SOURCE, TorchCase, fovea, needs_cuda, oracle, torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import fovea.check
 from fovea.torch import providers
 
-RECORDS = pathlib.Path(os.environ["TEST_SOURCE_DIR"]) / "docs" / "validation"
+RECORDS = SOURCE / "docs" / "validation"
 # The dimensions that the execution contract is sampled at, with batches of 1 and 2 and up to 1,024 tokens.
 DIMENSIONS = ((32, 32), (64, 64), (80, 48), (192, 128), (256, 256))
 SHAPES = ((1, 256, 256), (2, 384, 1024), (2, 1024, 127))

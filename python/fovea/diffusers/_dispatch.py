@@ -48,7 +48,7 @@ def load() -> tuple[Any, bool]:
     try:
         import diffusers.utils.constants as constants
     except ImportError as error:
-        raise ImportError("fovea.diffusers needs diffusers: pip install 'fovea-attention[diffusers]'") from error
+        raise ImportError(f"fovea.diffusers needs diffusers: pip install diffusers=={TESTED} ({error})") from error
     wanted = getattr(constants, "DIFFUSERS_ATTN_BACKEND", None) == NAME
     hidden = wanted and _MODULE not in sys.modules
     if hidden:

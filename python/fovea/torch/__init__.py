@@ -12,7 +12,10 @@ is the operator fovea::attention, so it compiles with fullgraph=True and records
 import ctypes as _c
 import json as _json
 
-import torch
+try:
+    import torch
+except ImportError as error:
+    raise ImportError(f"fovea.torch needs PyTorch 2.6 or newer: pip install torch ({error})") from error
 
 import fovea
 from fovea import _capi
@@ -148,7 +151,7 @@ def attention(
     if window is not None:
         given["window_left"], given["window_right"] = window
     if sparse_state is not None:
-        given["sparse"] = sparse_state.text
+        given["sparse"] = _op.state_text(sparse_state)
     if metadata is not None:
         given["metadata"] = _metadata_text(metadata)
     if return_lse:
@@ -274,6 +277,7 @@ def resolve(
         layout, output_layout, scale, is_causal, left, right, max_seqlen_q, max_seqlen_kv, block_q, block_kv,
     )  # fmt: skip
     if sparse_state is not None:
+        _op.state_text(sparse_state)
         call.sparse_state = sparse_state._handle
     if return_lse:
         _, shape = _op.output_shapes(q, v, layout, output_layout)

@@ -14,6 +14,7 @@ import torch
 
 import fovea
 from fovea import _capi
+from fovea.sparse import SparseAttentionState
 
 from . import _keys
 
@@ -55,10 +56,37 @@ def _argument_error(message):
     return fovea.ArgumentError(100, "invalid_argument", message)
 
 
+def state_text(state):
+    """What a sparse state decides, as the operator takes it."""
+    if not isinstance(state, SparseAttentionState):
+        raise _argument_error(f"sparse_state is of type {type(state).__name__} (accepted: a SparseAttentionState)")
+    return state.text
+
+
+def refuse_other_types(given):
+    """ArgumentError for the first argument that ought to be a tensor and is not."""
+    for name in ("q", "k", "v", *_OPTIONAL):
+        value = given.get(name)
+        if not isinstance(value, torch.Tensor) and (value is not None or name in "qkv"):
+            kind, accepted = type(value).__name__, "a torch.Tensor; fovea.attention takes other arrays"
+            raise _argument_error(f"{name} is of type {kind} (accepted: {accepted})")
+
+
+def _explain(given):
+    """ArgumentError for an argument whose type made a call fail, if there is one."""
+    refuse_other_types(given)
+    for name, convert, accepted in (("scale", c.c_double, "a number"), ("is_causal", c.c_int32, "True or False")):
+        try:
+            if given.get(name) is not None:
+                convert(given[name])
+        except (TypeError, ValueError) as error:
+            raise _argument_error(f"{name} is of type {type(given[name]).__name__} (accepted: {accepted})") from error
+
+
 def refuse_gradients(*tensors):
     """UnsupportedError when autograd would have to record the call."""
     for tensor in tensors:
-        if tensor is not None and tensor.requires_grad:
+        if tensor is not None and getattr(tensor, "requires_grad", False):
             reason = fovea.Reason(
                 "compilation",
                 "requires_grad",
@@ -143,6 +171,8 @@ def describe(to, tensor, name):
         )
     if not 1 <= tensor.dim() <= 5:
         raise _argument_error(f"{name} has {tensor.dim()} dimensions (accepted: 1 to 5)")
+    if not (tensor.is_cpu or tensor.is_cuda):
+        raise _argument_error(f"{name} is on device {tensor.device} (accepted: the CPU, a CUDA device)")
     to.device_type = 2 if tensor.is_cuda else 1
     to.device_index = tensor.get_device() if tensor.is_cuda else 0
     to.dtype_code, to.dtype_bits = dtype
@@ -170,6 +200,7 @@ def fill_call(
     block_kv,
 ):
     """A C call with the inputs and options; outputs are absent."""
+    refuse_other_types({"q": q, "k": k, "v": v, **dict(zip(_OPTIONAL, optional))})
     call = _capi.Call(struct_size=c.sizeof(_capi.Call))
     for name, tensor in (("q", q), ("k", k), ("v", v), *zip(_OPTIONAL, optional)):
         if tensor is not None:
@@ -467,5 +498,10 @@ def call(q, k, v, **given):
         and _tracing() is None
         and not _profiling()
     ):
-        return _run(q, k, v, eager=True, **given)
+        try:
+            return _run(q, k, v, eager=True, **given)
+        except (AttributeError, TypeError):
+            _explain({"q": q, "k": k, "v": v, **given})
+            raise
+    refuse_other_types({"q": q, "k": k, "v": v, **given})
     return op(q, k, v, **given)
