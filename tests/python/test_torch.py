@@ -5,7 +5,19 @@ import threading
 import unittest
 import unittest.mock
 
-from torch_case import SOURCE, SEED, TOLERANCE, TorchCase, fovea, hidden, inputs, needs_cuda, oracle, torch
+from torch_case import (
+    GIVEN_BLOCKS,
+    SEED,
+    SOURCE,
+    TOLERANCE,
+    TorchCase,
+    fovea,
+    hidden,
+    inputs,
+    needs_cuda,
+    oracle,
+    torch,
+)
 
 
 class Eager(TorchCase):
@@ -183,6 +195,32 @@ class Eager(TorchCase):
         # A refusal leaves nothing behind.
         self.assert_close(fovea.torch.attention(q, k, v), oracle(q, k, v)[0])
 
+    def test_arguments_of_other_types_are_named(self):
+        q, k, v = inputs(torch.float16, self.device)
+        array = torch.ones(2, 90, dtype=torch.bool).numpy()
+        attend, resolve = fovea.torch.attention, fovea.torch.resolve
+        cases = (
+            ("q is of type ndarray", lambda: attend(array, k, v)),
+            ("q is of type NoneType", lambda: attend(None, k, v)),
+            ("v is of type list", lambda: attend(q, k, [1.0])),
+            ("mask is of type ndarray", lambda: attend(q, k, v, array)),
+            ("mask is of type ndarray", lambda: resolve(q, k, v, array)),
+            ("kv_lengths is of type list", lambda: attend(q, k, v, kv_lengths=[90, 3])),
+            ("sparse_state is of type dict", lambda: attend(q, k, v, sparse_state={})),
+            ("sparse_state is of type dict", lambda: resolve(q, k, v, sparse_state={})),
+            ("scale is of type str", lambda: attend(q, k, v, scale="0.5")),
+            ("is_causal is of type str", lambda: attend(q, k, v, is_causal="no")),
+            ("k is on device meta", lambda: attend(q, k.to("meta"), v)),
+            ("config of type object", lambda: attend(q, k, v, config=object())),
+            ("mask_map is of type NoneType", lambda: fovea.torch.SparseAttentionState("RADIAL_ATTN", None)),
+        )
+        for text, call in cases:
+            for mode in (torch.enable_grad, torch.inference_mode):
+                with self.subTest(text, mode=mode.__name__), mode():
+                    with self.assertRaisesRegex(fovea.ArgumentError, text) as caught:
+                        call()
+                    self.assertIn("accepted", str(caught.exception))
+
     def test_keys_are_immutable_text(self):
         key = fovea.torch.resolve_key({"default": "TORCH_SDPA"}, role="cross")
         self.assertEqual(key, fovea.torch.resolve_key('{"default": "SDPA"}', role="cross"))
@@ -287,17 +325,79 @@ class EagerCuda(Eager):
 class Operator(TorchCase):
     device = "cpu"
 
-    def test_opcheck(self):
+    def forms(self):
+        """Calls that between them give every argument of the operator."""
         q, k, v = inputs(torch.float32, self.device)
-        mask = torch.ones(2, 90, dtype=torch.bool, device=self.device)
+        packed = [t[0] for t in inputs(torch.float16, self.device, seq_q=96, seq_kv=96)]
+        blocks = inputs(torch.float16, self.device, batch=1, seq_q=256, seq_kv=256, heads=2, dim=64)
+        mask = fovea.torch.BlockMask(bytes([1, 0, 1, 1]), 256, 256)
+        lists = fovea.torch.block_lists(mask, self.device)
+        partial = torch.zeros_like(lists["block_indices"], dtype=torch.uint8)
+        radial = {"default": {"backend": "RADIAL_ATTN", "radial": {"dense_timesteps": 0, "dense_layers": 0}}}
+        state = fovea.torch.SparseAttentionState(radial, fovea.torch.MaskMap(256, 2))
+        state.update(1, 1)
+        starts = torch.tensor([0, 30, 96], dtype=torch.int32, device=self.device)
+        lengths = torch.tensor([90, 33], dtype=torch.int32, device=self.device)
+        longest = {"max_seqlen_q": 66, "max_seqlen_kv": 66}
+        in_packed = {"layout": "packed", "output_layout": "packed", "return_lse": True}
+        moved = [t.transpose(1, 2) for t in (q, k, v)]
+        return {
+            "plain": ((q, k, v), {}),
+            "mask": ((q, k, v, torch.ones(2, 90, dtype=torch.bool, device=self.device)), {"return_lse": True}),
+            "bias": ((q, k, v, torch.zeros(2, 1, 70, 90, device=self.device)), {"scale": 0.3}),
+            "layouts": (moved, {"layout": "bhsd", "output_layout": "bshd"}),
+            "lengths": ((q, k, v), {"kv_lengths": lengths, "is_causal": True}),
+            "window": ((q, k, v), {"window_left": 9, "window_right": 3}),
+            "metadata": ((q, k, v), {"metadata": '{"valid_kv_length": 40}'}),
+            "packed": (
+                packed,
+                {"cu_seqlens_q": starts, "cu_seqlens_kv": starts, **longest, **in_packed},
+            ),
+            "block lists": (
+                blocks,
+                {"key": fovea.torch.resolve_key(GIVEN_BLOCKS), **lists, "block_partial": partial},
+            ),
+            "sparse state": (blocks, {"key": fovea.torch.resolve_key(radial), "sparse": state.text}),
+        }
+
+    def test_opcheck(self):
+        forms = self.forms()
         key = fovea.torch.resolve_key()
-        cases = (
-            ((q, k, v), {}),
-            ((q, k, v, mask), {"return_lse": True, "key": key}),
-            ((q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)), {"layout": "bhsd", "output_layout": "bshd"}),
-        )
-        for arguments, options in cases:
-            torch.library.opcheck(torch.ops.fovea.attention.default, arguments, {"key": key, **options})
+        given = {"q", "k", "v", "mask", "key"}.union(*(options for _, options in forms.values()))
+        self.assertEqual({argument.name for argument in fovea.torch._op.op._schema.arguments}, given)
+        for name, (arguments, options) in forms.items():
+            with self.subTest(name):
+                options = {"key": key, **options}
+                try:
+                    fovea.torch._op.op(*arguments, **options)
+                except fovea.UnsupportedError as refused:
+                    if self.device == "cpu":
+                        raise
+                    print(f"not on this GPU: {name}: {refused}")
+                    continue
+                torch.library.opcheck(fovea.torch._op.op, tuple(arguments), options)
+
+    def test_it_is_the_only_operator(self):
+        names = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("fovea::")}
+        self.assertEqual(names, {"fovea::attention"})
+
+    def test_fake_is_what_a_run_gives(self):
+        for name, (arguments, options) in self.forms().items():
+            with self.subTest(name):
+                try:
+                    ran = fovea.torch._op.op(*arguments, **options)
+                except fovea.UnsupportedError:
+                    continue
+                with torch._subclasses.FakeTensorMode() as mode:
+                    to_fake = lambda value: mode.from_tensor(value) if isinstance(value, torch.Tensor) else value  # noqa: E731
+                    faked = fovea.torch._op.op(
+                        *map(to_fake, arguments), **{key: to_fake(value) for key, value in options.items()}
+                    )
+                for real, fake in zip(ran, faked):
+                    self.assertEqual(
+                        (fake.shape, fake.stride(), fake.dtype, fake.device),
+                        (real.shape, real.stride(), real.dtype, real.device),
+                    )
 
     def test_fake_follows_the_contract(self):
         q, k, v = inputs(torch.bfloat16, self.device, dim=32, dim_v=48)
