@@ -1,6 +1,7 @@
-"""fovea.vllm_omni against a stand-in of vLLM-Omni's interface, or against its own files.
+"""fovea.vllm_omni against vLLM-Omni where it is installed, else against a stand-in of its interface.
 
-VLLM_OMNI_WHEEL names a wheel of vllm-omni; then its registry, base classes, selector and SDPA backend are its own.
+VLLM_OMNI_WHEEL names a wheel of vllm-omni that is not installed; then its registry, base classes, selector and SDPA
+backend are its own, and what they import of vLLM is stood in for.
 """
 
 import importlib.util
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 import zipfile
 
 SOURCE = pathlib.Path(os.environ.get("TEST_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
@@ -35,7 +37,10 @@ if WHEEL:
     with zipfile.ZipFile(WHEEL) as archive:
         names = [name for name in archive.namelist() if name.startswith("vllm_omni/diffusion/attention/")]
         archive.extractall(unpacked.name, names)
-stand_in.install(pathlib.Path(unpacked.name) if unpacked else None)
+absent = stand_in.use_installed() if not WHEEL else "VLLM_OMNI_WHEEL takes its place"
+if absent:
+    stand_in.install(pathlib.Path(unpacked.name) if unpacked else None)
+print("vllm_omni:", "files of a wheel" if WHEEL else "a stand-in" if absent else "the installed package")
 
 from vllm_omni.diffusion.attention.backends import abstract, registry  # noqa: E402
 
@@ -98,7 +103,7 @@ class InterfaceTest(Case):
         self.assertTrue(found.get_impl_cls().supports_kv_cache_dtype(None, "cuda"))
         self.assertFalse(found.get_impl_cls().supports_kv_cache_dtype("fp8", "cuda"))
 
-    @unittest.skipUnless(WHEEL, "the selector is vllm-omni's own; VLLM_OMNI_WHEEL names no wheel")
+    @unittest.skipUnless(WHEEL or not absent, "the selector is vllm-omni's own, which is neither installed nor a wheel")
     def test_selector_of_vllm_omni_loads_the_class(self):
         from vllm_omni.diffusion.attention import selector
 
@@ -116,6 +121,9 @@ class InterfaceTest(Case):
     def test_platforms(self):
         impl = self.impl()
         self.addCleanup(setattr, stand_in.PLATFORM, "name", "unspecified")
+        asked = unittest.mock.patch.object(abstract, "current_omni_platform", stand_in.PLATFORM, create=True)
+        asked.start()
+        self.addCleanup(asked.stop)
         meta = [t.to("meta") for t in (self.q, self.k, self.v)]
         for platform in ("rocm", "npu", "musa"):
             stand_in.PLATFORM.name = platform
@@ -240,6 +248,47 @@ class ForwardTest(Case):
         for length in (11, 9, 7):
             q, k, v = (t[:, :length].clone() for t in (self.q, self.k, self.v))
             self.check(compiled(q, k, v), None, q, k, v)
+        self.assertEqual(counter.frame_count, 1)
+
+
+@unittest.skipIf(absent, f"vllm_omni: {absent}")
+class InstalledTest(Case):
+    """vLLM-Omni's own layer, and its selector with the answer that every platform gives: the path of a name."""
+
+    def layer(self, **options):
+        from vllm_omni.diffusion.attention.layer import Attention
+        from vllm_omni.platforms import current_omni_platform
+
+        def select(cls, selected_backend=None, head_size=0, allow_trtllm_default=False):
+            return FLASH.get_path()
+
+        with unittest.mock.patch.object(
+            type(current_omni_platform), "get_diffusion_attn_backend_cls", classmethod(select)
+        ):
+            layer = Attention(num_heads=4, head_size=16, causal=False, softmax_scale=0.25, num_kv_heads=2, **options)
+        self.assertIs(layer.attn_backend, backend.FoveaBackend)
+        self.assertEqual(layer.backend_pref, "FOVEA")
+        return layer
+
+    def test_a_layer_runs_fovea_by_its_role(self):
+        backend.register({"default": "FLASH_ATTN", "per_role": {"cross": "REFERENCE"}})
+        keys = torch.arange(11) < torch.tensor([[9], [4]])
+        for role, name in (("self", "FLASH_ATTN"), ("cross.text", "REFERENCE")):
+            layer = self.layer(role=role, prefix="blocks.0.attn")
+            for metadata, keep in ((None, None), (self.metadata(attn_mask=keys), keys[:, None, None])):
+                with self.subTest(role, masked=keep is not None):
+                    found = layer(self.q, self.k, self.v, metadata)
+                    self.assertLess(relative(found, oracle(self.q, self.k, self.v, keep)), TOLERANCE)
+            self.assertEqual({row["receipt"]["backend"] for row in layer.attention.receipts()}, {name})
+
+    def test_a_compiled_layer_is_one_graph(self):
+        layer = self.layer()
+        counter = CompileCounterWithBackend("eager")
+        compiled = torch.compile(layer, backend=counter, fullgraph=True, dynamic=True)
+        with torch.no_grad():
+            for length in (11, 9, 7):
+                q, k, v = (t[:, :length].clone() for t in (self.q, self.k, self.v))
+                self.assertLess(relative(compiled(q, k, v), oracle(q, k, v)), TOLERANCE)
         self.assertEqual(counter.frame_count, 1)
 
 

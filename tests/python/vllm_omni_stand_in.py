@@ -162,6 +162,19 @@ def _from_wheel(folder, name):
     return module
 
 
+def use_installed():
+    """Imports the installed vllm_omni; why there is none to use, or None."""
+    if importlib.util.find_spec("vllm_omni") is None:
+        return "not installed"
+    try:
+        importlib.import_module(f"{PREFIX}.layer")
+    except Exception as error:  # noqa: BLE001 - whatever a package does at its import is its state
+        for name in [name for name in sys.modules if name.partition(".")[0] == "vllm_omni"]:
+            del sys.modules[name]
+        return f"installed, but {type(error).__name__}: {error}"
+    return None
+
+
 def install(wheel_folder=None):
     """Makes vllm_omni's attention modules importable. wheel_folder: where a wheel was unpacked."""
     if wheel_folder is None:
