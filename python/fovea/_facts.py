@@ -3,6 +3,7 @@
 import importlib
 import importlib.metadata
 import os
+from typing import Any
 
 # Fact, module, distributions whose version counts, a symbol without which it is of no use, and the oldest and newest
 # compute capability that any backend uses it on: elsewhere it is not imported. hub_kernels is not asked: whether the
@@ -133,7 +134,7 @@ def _available(torch, kind, package):
     return part is not None and part.is_available(), cause and f"{package}: {cause}"
 
 
-def facts(device=None):
+def facts(device: Any = None) -> dict[str, Any]:
     """The platform and facts of a device of torch, for fovea.explain(config, **fovea.facts()).
 
     device: "cuda:1", "npu", "xpu", "musa", "cpu" or a torch.device; None takes the first that torch can use. Installed

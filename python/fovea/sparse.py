@@ -1,7 +1,11 @@
 """Sparse attention of one request: the masks of a video's geometry, and where the denoising run stands."""
 
+from __future__ import annotations
+
 import ctypes as _c
 import json as _json
+from collections.abc import Iterable as _Iterable
+from typing import Any as _Any
 
 import fovea
 
@@ -16,7 +20,7 @@ class MaskMap:
     grid: (height, width) of a frame in blocks, for local windows. Thread-safe.
     """
 
-    def __init__(self, video_token_num, num_frame, grid=None):
+    def __init__(self, video_token_num: int, num_frame: int, grid: tuple[int, int] | None = None) -> None:
         self.video_token_num, self.num_frame = int(video_token_num), int(num_frame)
         self.grid = None if grid is None else (int(grid[0]), int(grid[1]))
         self._library = fovea._lib()
@@ -42,7 +46,17 @@ class BlockMask:
     matrix: bytes-like [batch, heads, rows, columns], nonzero is on. block_q, block_kv: 64 or 128 tokens.
     """
 
-    def __init__(self, matrix, seq_q, seq_kv, *, block_q=128, block_kv=128, batch=1, heads=1):
+    def __init__(
+        self,
+        matrix: bytes | bytearray | memoryview | _Iterable[int],
+        seq_q: int,
+        seq_kv: int,
+        *,
+        block_q: int = 128,
+        block_kv: int = 128,
+        batch: int = 1,
+        heads: int = 1,
+    ) -> None:
         matrix = bytes(matrix)
         shape = _capi.BlockShape(_c.sizeof(_capi.BlockShape), seq_q, seq_kv, block_q, block_kv, batch, heads)
         handle = _c.c_void_p()
@@ -74,23 +88,23 @@ class BlockMask:
             self._library.fovea_block_mask_free(self._handle)
 
     @property
-    def block_q(self):
+    def block_q(self) -> int:
         return self._shape.block_q
 
     @property
-    def block_kv(self):
+    def block_kv(self) -> int:
         return self._shape.block_kv
 
     @property
-    def density(self):
+    def density(self) -> float:
         """The share of blocks that are on."""
         return self._library.fovea_block_mask_density(self._handle)
 
-    def counts(self):
+    def counts(self) -> tuple[bytes, tuple[int, ...]]:
         """Bytes of int32 and their shape [batch, heads, rows]."""
         return self._bytes(self._lists[0])
 
-    def indices(self):
+    def indices(self) -> tuple[bytes, tuple[int, ...]]:
         """Bytes of int32 and their shape [batch, heads, rows, most]; places after a row's count hold -1."""
         return self._bytes(self._lists[1])
 
@@ -114,7 +128,15 @@ class SparseAttentionState:
     not at every step.
     """
 
-    def __init__(self, config, mask_map, model_type="wan", *, role="self", category=None):
+    def __init__(
+        self,
+        config: _Any,
+        mask_map: MaskMap,
+        model_type: str = "wan",
+        *,
+        role: str = "self",
+        category: str | None = None,
+    ) -> None:
         if not isinstance(mask_map, MaskMap):
             raise fovea.ArgumentError(
                 100, "invalid_argument", f"mask_map is of type {type(mask_map).__name__} (accepted: a MaskMap)"
@@ -172,7 +194,7 @@ class SparseAttentionState:
             )
         self.text = self._texts[cause]
 
-    def update(self, numeral_timestep=None, layer_idx=None):
+    def update(self, numeral_timestep: int | None = None, layer_idx: int | None = None) -> None:
         """Step 0 is the first denoising step, layer 0 the first block; what is not given stays."""
         for name, number in (("numeral_timestep", numeral_timestep), ("layer_idx", layer_idx)):
             if number is not None and number < 0:
@@ -185,24 +207,24 @@ class SparseAttentionState:
         )
         self._decide()
 
-    def begin_run(self, steps, layers):
+    def begin_run(self, steps: int, layers: int) -> None:
         """The numbers of the whole run: needed for end_step, and finds a schedule that is dense throughout."""
         fovea._call(self._library.fovea_sparse_state_begin_run, self._handle, int(steps), int(layers))
         self._decide()
 
-    def should_use_dense(self):
+    def should_use_dense(self) -> bool:
         """Whether this step and layer run dense."""
         return bool(self._library.fovea_sparse_state_should_use_dense(self._handle))
 
-    def dense_cause(self):
+    def dense_cause(self) -> str:
         """Why they do: "first_steps", "last_steps", "first_layers", "skipped_layer", or "none"."""
         return self._library.fovea_sparse_state_dense_cause(self._handle).decode()
 
-    def sparsity_type(self):
+    def sparsity_type(self) -> str:
         """ "dense", "radial", "local" or "block_sparse"."""
         return self._library.fovea_sparse_state_sparsity_type(self._handle).decode()
 
-    def dense_backend(self):
+    def dense_backend(self) -> str:
         """What runs at dense steps and layers."""
         return self._library.fovea_sparse_state_dense_backend(self._handle).decode()
 
@@ -212,14 +234,14 @@ class SparseAttentionState:
         return step.value, layer.value
 
     @property
-    def numeral_timestep(self):
+    def numeral_timestep(self) -> int:
         return self._position()[0]
 
     @property
-    def layer_idx(self):
+    def layer_idx(self) -> int:
         return self._position()[1]
 
-    def mask(self, seq_len):
+    def mask(self, seq_len: int) -> BlockMask:
         """The BlockMask of the sparse steps for the video's tokens and then text, seq_len in all."""
         handle = _c.c_void_p()
         fovea._call(self._library.fovea_sparse_state_mask, self._handle, int(seq_len), _c.byref(handle))

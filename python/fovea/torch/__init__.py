@@ -9,8 +9,13 @@ Tensors are read where they lie, on torch's current stream; outputs and workspac
 is the operator fovea::attention, so it compiles with fullgraph=True and records into CUDA graphs. It has no backward.
 """
 
+from __future__ import annotations
+
 import ctypes as _c
 import json as _json
+from collections.abc import Iterable as _Iterable
+from collections.abc import Mapping as _Mapping
+from typing import Any as _Any
 
 try:
     import torch
@@ -59,7 +64,15 @@ def _layout(name, field):
 
 
 @torch.compiler.assume_constant_result
-def resolve_key(config=None, backend=None, role="self", category=None, threads=0, platform=None, facts=None):
+def resolve_key(
+    config: _Any = None,
+    backend: str | None = None,
+    role: str = "self",
+    category: str | None = None,
+    threads: int = 0,
+    platform: str | None = None,
+    facts: _Mapping[str, _Any] | str | None = None,
+) -> str:
     """The key of a configuration: text that states all of it, for `attention(..., key=key)`.
 
     config: JSON text, a mapping, a configuration of the guide's kind, or None; backend: shorthand for its default;
@@ -76,37 +89,37 @@ def _metadata_text(metadata):
 
 
 def attention(
-    q,
-    k,
-    v,
-    mask=None,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None = None,
     *,
-    kv_lengths=None,
-    cu_seqlens=None,
-    cu_seqlens_q=None,
-    cu_seqlens_kv=None,
-    max_seqlen_q=0,
-    max_seqlen_kv=0,
-    config=None,
-    backend=None,
-    key=None,
-    role="self",
-    category=None,
-    layout="bshd",
-    output_layout=None,
-    scale=None,
-    is_causal=None,
-    window=None,
-    sparse_state=None,
-    block_counts=None,
-    block_indices=None,
-    block_partial=None,
-    block_q=128,
-    block_kv=128,
-    metadata=None,
-    return_lse=False,
-    return_receipt=False,
-):
+    kv_lengths: torch.Tensor | None = None,
+    cu_seqlens: torch.Tensor | None = None,
+    cu_seqlens_q: torch.Tensor | None = None,
+    cu_seqlens_kv: torch.Tensor | None = None,
+    max_seqlen_q: int = 0,
+    max_seqlen_kv: int = 0,
+    config: _Any = None,
+    backend: str | None = None,
+    key: str | None = None,
+    role: str = "self",
+    category: str | None = None,
+    layout: str = "bshd",
+    output_layout: str | None = None,
+    scale: float | None = None,
+    is_causal: bool | None = None,
+    window: tuple[int, int] | None = None,
+    sparse_state: SparseAttentionState | None = None,
+    block_counts: torch.Tensor | None = None,
+    block_indices: torch.Tensor | None = None,
+    block_partial: torch.Tensor | None = None,
+    block_q: int = 128,
+    block_kv: int = 128,
+    metadata: _Mapping[str, _Any] | str | None = None,
+    return_lse: bool = False,
+    return_receipt: bool = False,
+) -> _Any:
     """softmax(scale q k^T + mask) v, without gradients.
 
     q [B,Sq,Hq,D], k [B,Skv,Hkv,D], v [B,Skv,Hkv,Dv] in `layout` (bshd, bhsd, packed), f32, f16 or bf16, on the CPU or
@@ -166,8 +179,19 @@ def attention(
 
 
 def attend_jointly(
-    q, k, v, joint_q, joint_k, joint_v, mask=None, *, strategy="front", layout="bshd", output_layout=None, **arguments
-):  # fmt: skip
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    joint_q: torch.Tensor,
+    joint_k: torch.Tensor,
+    joint_v: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    *,
+    strategy: str = "front",
+    layout: str = "bshd",
+    output_layout: str | None = None,
+    **arguments: _Any,
+) -> _Any:
     """Attention over the tokens of a call and a second stream of tokens, such as text, joined into one sequence.
 
     joint_q, joint_k, joint_v: as q, k and v but for their number of tokens; strategy: "front" puts them before those of
@@ -207,7 +231,7 @@ def attend_jointly(
     return (pair, *rest) if rest else pair
 
 
-def block_lists(mask, device="cpu"):
+def block_lists(mask: BlockMask, device: torch.device | str = "cpu") -> dict[str, _Any]:
     """The lists of a BlockMask as tensors: arguments for attention(..., **block_lists(mask, device))."""
 
     def tensor(bytes_and_shape):
@@ -223,41 +247,41 @@ def block_lists(mask, device="cpu"):
 
 
 def resolve(
-    q,
-    k,
-    v,
-    mask=None,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None = None,
     *,
-    kv_lengths=None,
-    cu_seqlens=None,
-    cu_seqlens_q=None,
-    cu_seqlens_kv=None,
-    max_seqlen_q=0,
-    max_seqlen_kv=0,
-    config=None,
-    backend=None,
-    key=None,
-    role="self",
-    category=None,
-    layout="bshd",
-    output_layout=None,
-    scale=None,
-    is_causal=None,
-    window=None,
-    sparse_state=None,
-    block_counts=None,
-    block_indices=None,
-    block_partial=None,
-    block_q=128,
-    block_kv=128,
-    metadata=None,
-    return_lse=False,
-    parallel_strategy=None,
-    outer_boundaries=None,
-    paged_kv=False,
-    kv_cache_dtype=None,
-    require_fullgraph=False,
-):
+    kv_lengths: torch.Tensor | None = None,
+    cu_seqlens: torch.Tensor | None = None,
+    cu_seqlens_q: torch.Tensor | None = None,
+    cu_seqlens_kv: torch.Tensor | None = None,
+    max_seqlen_q: int = 0,
+    max_seqlen_kv: int = 0,
+    config: _Any = None,
+    backend: str | None = None,
+    key: str | None = None,
+    role: str = "self",
+    category: str | None = None,
+    layout: str = "bshd",
+    output_layout: str | None = None,
+    scale: float | None = None,
+    is_causal: bool | None = None,
+    window: tuple[int, int] | None = None,
+    sparse_state: SparseAttentionState | None = None,
+    block_counts: torch.Tensor | None = None,
+    block_indices: torch.Tensor | None = None,
+    block_partial: torch.Tensor | None = None,
+    block_q: int = 128,
+    block_kv: int = 128,
+    metadata: _Mapping[str, _Any] | str | None = None,
+    return_lse: bool = False,
+    parallel_strategy: str | None = None,
+    outer_boundaries: _Iterable[str] | str | None = None,
+    paged_kv: bool = False,
+    kv_cache_dtype: str | None = None,
+    require_fullgraph: bool = False,
+) -> dict[str, _Any]:
     """What attention() would run with these arguments, without running it: the report of docs/execution.md as a dict.
 
     {"backend", "provider", "path", "instance", "support", "compilation_mode", "reasons", "requested", ...} for the
@@ -308,7 +332,7 @@ def __getattr__(name):
     raise AttributeError(f"module 'fovea.torch' has no attribute '{name}'")
 
 
-def receipts(key):
+def receipts(key: str) -> list[dict[str, _Any]]:
     """[{"problem", "receipt"}]: what was planned so far in this process for the calls of a key, in order."""
     return _keys.receipts(key)
 
@@ -322,19 +346,19 @@ class Attention(torch.nn.Module):
 
     def __init__(
         self,
-        config=None,
+        config: _Any = None,
         *,
-        backend=None,
-        key=None,
-        role="self",
-        category=None,
-        layout="bshd",
-        output_layout=None,
-        scale=None,
-        is_causal=None,
-        window=None,
-        threads=0,
-    ):
+        backend: str | None = None,
+        key: str | None = None,
+        role: str = "self",
+        category: str | None = None,
+        layout: str = "bshd",
+        output_layout: str | None = None,
+        scale: float | None = None,
+        is_causal: bool | None = None,
+        window: tuple[int, int] | None = None,
+        threads: int = 0,
+    ) -> None:
         super().__init__()
         self.key = resolve_key(config, backend, role, category, threads) if key is None else key
         options = {
@@ -346,16 +370,20 @@ class Attention(torch.nn.Module):
         }
         self.options = {name: value for name, value in options.items() if value is not None}
 
-    def forward(self, q, k, v, mask=None, **arguments):
+    def forward(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None, **arguments: _Any
+    ) -> _Any:
         return attention(q, k, v, mask, key=self.key, **{**self.options, **arguments})
 
-    def resolve(self, q, k, v, mask=None, **arguments):
+    def resolve(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None, **arguments: _Any
+    ) -> dict[str, _Any]:
         """As fovea.torch.resolve."""
         return resolve(q, k, v, mask, key=self.key, **{**self.options, **arguments})
 
-    def receipts(self):
+    def receipts(self) -> list[dict[str, _Any]]:
         """As fovea.torch.receipts: those of every layer with this layer's key."""
         return receipts(self.key)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return ", ".join([f"key={self.key}", *(f"{name}={value!r}" for name, value in self.options.items())])

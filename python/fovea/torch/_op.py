@@ -5,10 +5,14 @@ allocator. What depends on shapes, types and options alone is prepared once per 
 the same kind fills in addresses and runs the plan.
 """
 
+from __future__ import annotations
+
 import contextlib
 import ctypes as c
 import json
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -300,7 +304,7 @@ def _stream(index):
 
 
 @contextlib.contextmanager
-def record_calls():
+def record_calls() -> Iterator[list[dict[str, Any]]]:
     """Collects {"problem", "receipt"} of every call that this thread runs inside, compiled code included.
 
     Replays of a CUDA graph run no host code and are not seen.

@@ -8,9 +8,14 @@ NAME_AVAILABLE says whether a backend runs on this machine. What Fovea has no su
 asked for.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import enum
 import json
+from typing import Any
+
+import torch
 
 import fovea
 from fovea.sparse import MaskMap, SparseAttentionState
@@ -108,11 +113,11 @@ class SparseAttentionConfig:
     block_size: int = 128
     use_sage_attention: bool = False
 
-    def stated(self):
+    def stated(self) -> dict[str, Any]:
         """The fields that are set, as a mapping."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
-    def to_json(self):
+    def to_json(self) -> str:
         """The configuration that it is the sparse half of, as JSON text; what a SparseAttentionState is made from."""
         if self.sparse_impl in (None, "none"):
             raise fovea.ArgumentError(
@@ -148,22 +153,22 @@ class AttentionConfig:
             stated["sparse_config"] = self.sparse_config.stated()
         return {name: value for name, value in stated.items() if value is not None}
 
-    def to_json(self):
+    def to_json(self) -> str:
         """The configuration as JSON text, which every part of Fovea takes."""
         return json.dumps(self._stated())
 
     @classmethod
-    def dense_attention(cls, attn_impl):
+    def dense_attention(cls, attn_impl: AttnImplType | str) -> AttentionConfig:
         """Dense attention by one implementation, or a refusal."""
         return cls(attn_impl=attn_impl)
 
     @classmethod
-    def radial_attention(cls, **sparse):
+    def radial_attention(cls, **sparse: Any) -> AttentionConfig:
         """Radial attention; without a SparseAttentionState the dense backend runs and the receipt says so."""
         return _Preference(AttnImplType.RADIAL_ATTN, SparseAttentionConfig(**{"sparse_impl": "radial", **sparse}))
 
     @classmethod
-    def local_sparse_attention(cls, **sparse):
+    def local_sparse_attention(cls, **sparse: Any) -> AttentionConfig:
         """Attention to a window in space; else as radial_attention."""
         return _Preference(AttnImplType.LOCAL_SPARSE_ATTN, SparseAttentionConfig(**{"sparse_impl": "local", **sparse}))
 
@@ -171,23 +176,23 @@ class AttentionConfig:
 class _Preference(AttentionConfig):
     """What the sparse factories make."""
 
-    def to_json(self):
+    def to_json(self) -> str:
         stated = self._stated()
         del stated["dropout"]
         return json.dumps({"default": {**stated, "strictness": "prefer", "from_factory": True}})
 
 
 def attention(
-    q,
-    k,
-    v,
-    attention_config=None,
-    sparse_state=None,
-    input_layout="BSND",
-    output_layout="BSND",
-    attn_mask=None,
-    **arguments,
-):
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    attention_config: AttentionConfig | None = None,
+    sparse_state: SparseAttentionState | None = None,
+    input_layout: str = "BSND",
+    output_layout: str = "BSND",
+    attn_mask: torch.Tensor | None = None,
+    **arguments: Any,
+) -> Any:
     """Attention of q, k, v in input_layout (BSND or BNSD); out in output_layout, [B, S, H, D] unless told otherwise.
 
     attention_config: an AttentionConfig, or None for the platform's choice. arguments: those of fovea.torch.attention.

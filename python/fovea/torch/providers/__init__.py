@@ -11,11 +11,15 @@ Fovea decides, checks and reports; the package computes, on the caller's tensors
 Where a package cannot write into given memory its result is copied once into the output.
 """
 
+from __future__ import annotations
+
 import ctypes as _c
 import importlib
 import importlib.metadata
 import threading
 import traceback
+from collections.abc import Mapping as _Mapping
+from typing import Any as _Any
 
 import torch as _torch
 
@@ -69,7 +73,7 @@ def _row(provider, state, version="", cause=""):
     }
 
 
-def bind(*packages, records=None):
+def bind(*packages: str, records: _Mapping[str, _Any] | None = None) -> list[dict[str, _Any]]:
     """Binds the packages, all known ones when none is named, as far as they import.
 
     records: {package: file}, records of hardware validations of these packages beside the committed ones, as
@@ -93,7 +97,7 @@ def bind(*packages, records=None):
     return rows
 
 
-def register(provider):
+def register(provider: Provider) -> None:
     """Makes a Provider of the caller's known to bind() and to `python3 -m fovea.check`; replaces one of its package."""
     if not isinstance(provider, Provider) or not provider.package or not provider.backends:
         raise fovea.ArgumentError(
@@ -103,7 +107,7 @@ def register(provider):
         PROVIDERS[provider.package] = provider
 
 
-def status(*packages):
+def status(*packages: str) -> list[dict[str, _Any]]:
     """What bind() has done so far: [{"package", "backends", "state", "version", "cause", "install"}]."""
     with _lock:
         bound = dict(_bound)
@@ -113,7 +117,7 @@ def status(*packages):
     ]
 
 
-def unbind(*packages):
+def unbind(*packages: str) -> None:
     """Takes the packages' kernels back; no effect on those that are not bound. No call of them may be running."""
     for provider in _known(packages):
         with _lock:

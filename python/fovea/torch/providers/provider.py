@@ -1,7 +1,11 @@
 """What the providers have in common."""
 
+from __future__ import annotations
+
 import functools
 import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from fovea import _plugin
 
@@ -12,22 +16,24 @@ class Provider:
     package: the fact that stands for it. distributions: names under which its version is found. Instances keep nothing.
     """
 
-    package = module = install = ""
-    distributions = ()
-    backends = ()
+    package: str = ""
+    module: str = ""
+    install: str = ""
+    distributions: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
 
-    def check(self, module):
+    def check(self, module: Any) -> None:
         """Raises ImportError when the module lacks what a call needs."""
 
-    def validator(self, module):
+    def validator(self, module: Any) -> Callable[[int, int, int], Any] | None:
         """The package's own rule for head sizes, (head_dim, dim_v, alignment), which raises; None: it has none."""
         return None
 
-    def refusals(self, module, backend, problem):
+    def refusals(self, module: Any, backend: str, problem: Any) -> Iterable[tuple[str, ...]]:
         """Reasons (code, field, got, accepted, remedy) for everything that a call cannot have."""
         raise NotImplementedError
 
-    def run(self, module, call):
+    def run(self, module: Any, call: Any) -> None:
         """Computes call.out, and call.lse when it is there."""
         raise NotImplementedError
 
