@@ -1,7 +1,11 @@
 """fovea.torch on CPU tensors, and on CUDA tensors where there is a GPU."""
 
+import importlib
+import inspect
 import os
+import sys
 import threading
+import typing
 import unittest
 import unittest.mock
 
@@ -389,11 +393,14 @@ class Operator(TorchCase):
                 except fovea.UnsupportedError:
                     continue
                 with torch._subclasses.FakeTensorMode() as mode:
-                    to_fake = lambda value: mode.from_tensor(value) if isinstance(value, torch.Tensor) else value  # noqa: E731
-                    faked = fovea.torch._op.op(
-                        *map(to_fake, arguments), **{key: to_fake(value) for key, value in options.items()}
+
+                    def faked(value):
+                        return mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
+
+                    fakes = fovea.torch._op.op(
+                        *map(faked, arguments), **{key: faked(value) for key, value in options.items()}
                     )
-                for real, fake in zip(ran, faked):
+                for real, fake in zip(ran, fakes):
                     self.assertEqual(
                         (fake.shape, fake.stride(), fake.dtype, fake.device),
                         (real.shape, real.stride(), real.dtype, real.device),
@@ -418,6 +425,46 @@ class Operator(TorchCase):
 @needs_cuda
 class OperatorCuda(Operator):
     device = "cuda"
+
+
+class Types(unittest.TestCase):
+    """The package says that it is typed: every public function states its types."""
+
+    MODULES = ("fovea", "fovea.errors", "fovea.sparse", "fovea.torch", "fovea.torch.guide", "fovea.torch.providers")
+
+    def functions(self, module):
+        """(name, function) of what a module lists, methods and properties included."""
+        names = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
+        for name in names:
+            value = getattr(module, name)
+            if not str(getattr(value, "__module__", "")).startswith("fovea"):
+                continue
+            if inspect.isfunction(value):
+                yield name, value
+            for inner, member in vars(value).items() if inspect.isclass(value) else ():
+                member = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
+                member = member.fget if isinstance(member, property) else member
+                own = inspect.isfunction(member) and member.__module__.startswith("fovea")
+                if own and (not inner.startswith("_") or inner in ("__init__", "__call__")):
+                    yield f"{name}.{inner}", member
+
+    def test_public_functions_state_their_types(self):
+        seen = 0
+        for name in self.MODULES:
+            for function, value in self.functions(importlib.import_module(name)):
+                if value.__code__.co_filename == "<string>" or not value.__code__.co_filename.endswith(".py"):
+                    continue  # made by dataclasses or enum
+                stated = inspect.signature(value)
+                missing = [
+                    each.name for each in stated.parameters.values()
+                    if each.annotation is each.empty and each.name not in ("self", "cls")
+                ]  # fmt: skip
+                missing += ["return"] * (stated.return_annotation is stated.empty)
+                self.assertEqual(missing, [], f"{name}.{function}")
+                if sys.version_info >= (3, 10):
+                    typing.get_type_hints(value)
+                seen += 1
+        self.assertGreater(seen, 60)
 
 
 class Documentation(TorchCase):

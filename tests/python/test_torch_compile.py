@@ -7,6 +7,8 @@ import weakref
 from torch_case import GIVEN_BLOCKS, SEED, TorchCase, fovea, inputs, needs_cuda, oracle, torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
+import graph_counts
+
 
 class Block(torch.nn.Module):
     """Enough of a transformer block to give a compiler something to do around the operator."""
@@ -31,13 +33,12 @@ class Compiled(TorchCase):
         block = Block().to(self.device).eval()
         counter = CompileCounterWithBackend(backend)
         compiled = torch.compile(block, fullgraph=True, dynamic=True, backend=counter)
-        torch._dynamo.utils.counters.clear()
         with torch.no_grad():
-            for batch, seq in ((2, 40), (2, 77), (3, 40), (2, 128)):
+            shapes = ((2, 40), (2, 77), (3, 40), (2, 128))
+            for batch, seq in shapes:
                 x = torch.randn(batch, seq, 64, device=self.device)
                 torch.testing.assert_close(compiled(x), block(x), atol=2e-5, rtol=1e-4)
-        self.assertEqual(sum(torch._dynamo.utils.counters["graph_break"].values()), 0)
-        self.assertEqual(counter.frame_count, 1, "one graph for all lengths")
+        self.assertEqual(graph_counts.state(self, len(shapes), counter), (1, 0, 0), "one graph for all lengths")
         with torch.no_grad():
             x = torch.randn(2, 40, 64, device=self.device)
             mask = torch.arange(40, device=self.device) < torch.tensor([[40], [25]], device=self.device)
@@ -102,17 +103,17 @@ class Compiled(TorchCase):
         self.assertIsInstance(out, torch._subclasses.FakeTensor)
 
     def test_head_sizes_are_constants_of_a_graph(self):
-        graphs = []
+        graphs, counter = [], CompileCounterWithBackend("eager")
 
-        def keep(graph, _):
+        def keep(graph, example):
             graphs.append(graph)
-            return graph.forward
+            return counter(graph, example)
 
         attend = torch.compile(fovea.torch.Attention(), fullgraph=True, dynamic=True, backend=keep)
         for seq, dim, dim_v in ((40, 32, 16), (77, 32, 16), (40, 48, 16), (77, 48, 24)):
             tensors = inputs(torch.float32, self.device, seq_q=seq, seq_kv=seq, dim=dim, dim_v=dim_v)
             self.assert_close(attend(*tensors), oracle(*tensors)[0])
-        self.assertEqual(len(graphs), 3, "one for each pair of head sizes")
+        self.assertEqual(graph_counts.state(self, 4, counter), (3, 0, 2), "one for each pair of head sizes")
         for graph, dim_v in zip(graphs, (16, 16, 24)):
             (node,) = (node for node in graph.graph.nodes if "fovea" in str(node.target))
             batch, seq, _, size = node.meta["example_value"][0].shape
@@ -216,7 +217,7 @@ class StateLifetime(TorchCase):
                 some = (tensors[0][:, :seq].contiguous(), tensors[1], tensors[2])
                 self.assert_close(other(*some), self.expect(some, 2.0), 1e-5)
                 self.assert_close(compiled(*some), self.expect(some, 0.5), 1e-5)
-            self.assertEqual(counter.frame_count, 1)
+            self.assertEqual(graph_counts.state(self, 3, counter), (1, 0, 0), "for two instances")
             del compiled
             gc.collect()
             self.assertIsNone(seen(), "deleting the compiled callable releases it")

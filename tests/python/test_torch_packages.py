@@ -10,6 +10,7 @@ from torch_case import SEED, SOURCE, TorchCase, fovea, needs_cuda, oracle, torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import fovea.check
+import graph_counts
 from fovea.torch import providers
 
 RECORDS = SOURCE / "docs" / "validation"
@@ -133,7 +134,7 @@ class Flash4(Package):
             for backend in ("aot_eager", "inductor"):
                 with self.subTest(dim=dim, dim_v=dim_v, backend=backend):
                     torch._dynamo.reset()
-                    torch._dynamo.utils.counters.clear()
+                    graph_counts.start()
                     key, counter = self.key("FLASH_ATTN_4"), CompileCounterWithBackend(backend)
 
                     def attend(q, k, v, key=key):
@@ -146,9 +147,8 @@ class Flash4(Package):
                         out = compiled(*given)
                         torch.testing.assert_close(out.float(), sdpa(*given), **BOUND)
                         torch.testing.assert_close(out, self.eager(*given), **BOUND)
-                    self.assertEqual(sum(torch._dynamo.utils.counters["graph_break"].values()), 0)
-                    print(f"{dim}/{dim_v} {backend}: {counter.frame_count} graphs for 3 lengths")
-                    self.assertEqual(counter.frame_count, 1)
+                    counted = graph_counts.state(f"Flash4.test_compiled {dim}/{dim_v} {backend}", 3, counter)
+                    self.assertEqual(counted, (1, 0, 0))
 
     def test_schema_and_fake(self):
         key = self.key("FLASH_ATTN_4")
@@ -291,7 +291,7 @@ class Sage(Package):
         for seq in (320, 512, 1024):
             given = tensors(2, seq, seq, 128)
             self.assertTrue(torch.equal(compiled(*given), self.attend("SAGE_ATTN", *given)))
-        self.assertEqual(counter.frame_count, 1)
+        self.assertEqual(graph_counts.state(self, 3, counter), (1, 0, 0))
         torch.library.opcheck(fovea.torch._op.op, given, {"key": key})
 
 

@@ -8,7 +8,7 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ.get("TEST_SOURCE_DIR", pathlib.Path(__file__).resolve().parents[2]))
 BINARY = pathlib.Path(os.environ.get("TEST_BINARY_DIR", SOURCE / "build"))
-sys.path.insert(0, str(SOURCE / "python"))
+sys.path[:0] = [str(SOURCE / "python"), str(SOURCE / "tests" / "python")]
 
 import fovea  # noqa: E402
 
@@ -21,6 +21,7 @@ import torch  # noqa: E402
 import torch._dynamo  # noqa: E402
 
 import fovea.torch  # noqa: E402
+import graph_counts  # noqa: E402
 
 needs_cuda = unittest.skipUnless(torch.cuda.is_available(), "no CUDA device")
 SEED = 20260801
@@ -60,6 +61,7 @@ class TorchCase(unittest.TestCase):
     def setUp(self):
         print(f"seed {SEED}")
         torch._dynamo.reset()
+        graph_counts.start()
 
     def assert_close(self, got, expected, tolerance=None):
         self.assertEqual(got.shape, expected.shape)
