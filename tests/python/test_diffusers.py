@@ -334,6 +334,14 @@ class SwitchTest(Case):
         fovea.diffusers.register()
 
 
+    def test_what_is_no_model_is_named(self):
+        class Pipeline:
+            transformer = models.wan()
+
+        for call in (fovea.diffusers.configure, fovea.diffusers.report):
+            with self.subTest(call.__name__), self.assertRaisesRegex(fovea.ArgumentError, "Pipeline.*pipe.transformer"):
+                call(Pipeline())
+
     def test_without_diffusers(self):
         code = "import sys; sys.modules['diffusers'] = None; import fovea.diffusers; fovea.diffusers.register()"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE / "python"), *sys.path])}

@@ -21,6 +21,8 @@ from typing import Any
 import fovea
 import fovea.torch
 
+import torch
+
 from . import _call, _dispatch, _report
 from ._report import Report
 from ._roles import Role, roles_of
@@ -120,7 +122,7 @@ def configure(
         if _state is None:
             register()
         assert _state is not None
-        model = getattr(model, "_orig_mod", model)
+        model = _model(model)
         _attach(_state, model, config, backend, roles)
         _state.configured[model] = (config, backend, roles)
 
@@ -141,7 +143,7 @@ def report(model: Any = None) -> Report:
                 _report.row(_UNATTACHED, "-", role, "self", problem, receipt, calls, "module")
                 for (role, problem), (receipt, calls) in _state.unattached.items()
             )
-        model = getattr(model, "_orig_mod", model)
+        model = _model(model)
         found = _state.models.get(model)
         if found is None:
             remedy = 'call set_attention_backend("fovea") on it, or fovea.diffusers.configure(model)'
@@ -149,6 +151,18 @@ def report(model: Any = None) -> Report:
             _dispatch.refuse("state", "report", got, "a model that runs fovea", remedy)
         assert found is not None
         return Report(row for part in (_rows_of(found[0]), _rows_past(found[1])) for row in part)
+
+
+def _model(value: Any) -> Any:
+    """The model behind what a caller gave, which may be its compiled form."""
+    model = getattr(value, "_orig_mod", value)
+    if not isinstance(model, torch.nn.Module):
+        raise fovea.ArgumentError(
+            100,
+            "invalid_argument",
+            f"model is of type {type(model).__name__} (accepted: a model of diffusers, such as pipe.transformer)",
+        )
+    return model
 
 
 def _rows_of(sites: list[_call.Site]) -> list[dict[str, Any]]:
