@@ -76,12 +76,14 @@ TEST(Capabilities, before_construction_nothing_is_supported) {
     context.kernel_variant = "fa4";
     context.dtype = kBF16;
     context.causal = false;
+    context.parallel_strategy = ParallelStrategy::ulysses;
     for (BackendName backend : {backend::FLASH_ATTN, backend::TORCH_SDPA, backend::CUDNN_ATTN,
                                 backend::SAGE_ATTN_3, backend::RAINFUSION_ATTN}) {
       const ExecutionPathResult r = resolve_capabilities(backend, context);
       EXPECT_NE(r.support, SupportStatus::supported) << preset.name << ' ' << name(backend);
       EXPECT_EQ(r.compilation_mode, CompilationMode::eager_only);
       EXPECT_EQ(r.platform, context.facts.platform());
+      EXPECT_EQ(r.parallel_strategy, ParallelStrategy::ulysses);
       EXPECT_NE(r.kernel_variant, "fa4") << "claims are not repeated";
       if (r.support == SupportStatus::unsupported) {
         EXPECT_FALSE(r.reasons.empty());
@@ -190,6 +192,9 @@ TEST(Capabilities, the_cpu_is_verified_on_its_own_only) {
     context.parallel_strategy = strategy;
     const ExecutionPathResult r = layer->resolve_execution_path(problem, context);
     EXPECT_EQ(r.support, SupportStatus::unmigrated) << name(strategy);
+    ASSERT_EQ(r.reasons.size(), 1u);
+    EXPECT_EQ(r.reasons[0].code, ReasonCode::unvalidated);
+    EXPECT_EQ(r.reasons[0].remedy, "validate the combination in the host engine");
     EXPECT_EQ(r.compilation_mode, CompilationMode::eager_only);
     EXPECT_EQ(r.parallel_strategy, strategy);
   }
@@ -224,6 +229,10 @@ TEST(Capabilities, claims_are_overwritten) {
   EXPECT_EQ(r.support, SupportStatus::supported) << sentence(r.reasons);
   EXPECT_EQ(r.kernel_variant, "fovea");
   EXPECT_EQ(r.platform, PlatformId::cpu);
+  AttentionMetadata contradicting;
+  contradicting.valid_kv_length = 9;
+  EXPECT_EQ(layer->resolve_execution_path(problem, claims, contradicting).platform,
+            PlatformId::cpu);
 }
 
 // Resolution is asked again when metadata changes, and answers for what it is given.
