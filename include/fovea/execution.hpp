@@ -14,6 +14,7 @@
 #include "fovea/dtype.hpp"
 #include "fovea/error.hpp"
 #include "fovea/executor.hpp"
+#include "fovea/video_layout.hpp"
 
 namespace fovea {
 
@@ -64,6 +65,8 @@ struct ExecutionContext {
   std::string prepared;
   // The document boundaries of the problem were made from lengths and lie in host memory.
   bool host_documents = false;
+  // The kv_lengths of the problem were made from a number and lie in host memory.
+  bool host_lengths = false;
   bool npu_attn_varlen = false;  // AttentionMetadata::npu_attn_varlen
   // Ascend laser attention: AttentionMetadata::laser_input_scale.
   std::optional<double> laser_input_scale;
@@ -71,6 +74,7 @@ struct ExecutionContext {
   std::optional<double> timestep;
   // First keys whose blocks every sparse selection keeps: AttentionMetadata::protected_kv_prefix.
   int64_t protected_kv_prefix = 0;
+  std::optional<VideoLayout> video_layout;  // AttentionMetadata::video_layout
   // This step or layer of a sparse schedule is dense: what runs instead of the sparse backend.
   std::optional<BackendName> scheduled_dense;
   // The mask of Problem::sparse where it is built already; else plan builds it. With lists that a

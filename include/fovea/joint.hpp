@@ -24,6 +24,9 @@ struct JointTensors {
   TensorView k;  // [B,Sj,Hkv,D]
   TensorView v;  // [B,Sj,Hkv,Dv]
   JointStrategy strategy = JointStrategy::front;
+  // Key padding of the joint tokens, [1|B,Sj]. With it the mask of the call is of the call's own
+  // keys, [1|B,S] of the same type, or absent; a stream without one is seen whole.
+  TensorView mask = {};
 };
 
 struct JointResult {
@@ -35,11 +38,11 @@ struct JointResult {
 };
 
 // The call on the joined sequence, to the bit what the layer gives for tensors that are joined
-// beforehand. Everything else that the call says is about that sequence: masks and lengths cover
-// Sj + S keys, diagonals, windows, block masks and metadata count its positions. On the CPU;
-// elsewhere join the tensors on the device. Errors: invalid_tensor and invalid_argument name the
-// tensor that does not fit; unsupported for the packed layout and other devices; those of the
-// layer. Thread-safe.
+// beforehand. Everything else that the call says is about that sequence: lengths and, without a
+// joint mask, the mask cover Sj + S keys, diagonals, windows, block masks and metadata count its
+// positions. On the CPU; elsewhere join the tensors on the device. Errors: invalid_tensor and
+// invalid_argument name the tensor that does not fit; unsupported for the packed layout and other
+// devices; those of the layer. Thread-safe.
 FOVEA_API Result<JointResult> attend_jointly(const Attention& layer,
                                              const AttentionTensors& tensors,
                                              const JointTensors& joint,

@@ -14,6 +14,7 @@
 #include "fovea/error.hpp"
 #include "fovea/execution.hpp"
 #include "fovea/problem.hpp"
+#include "fovea/video_layout.hpp"
 
 namespace fovea {
 
@@ -45,45 +46,11 @@ struct QueryRange {
   bool operator==(const QueryRange&) const = default;
 };
 
-// Patches of a video: frames, rows, columns.
-struct VideoGrid {
-  int64_t frames = 0;
-  int64_t height = 0;
-  int64_t width = 0;
-
-  bool operator==(const VideoGrid&) const = default;
-};
-
-enum class VideoRole : uint8_t { target, reference };
-FOVEA_API std::string_view name(VideoRole role) noexcept;
-
-// The tokens of one video among several: grid.frames * height * width of them, from `begin` on.
-struct VideoSpan {
-  int64_t begin = 0;
-  VideoGrid grid;
-  VideoRole role = VideoRole::target;
-
-  bool operator==(const VideoSpan&) const = default;
-};
-
-// How the tokens of a self-attention sequence lie: [prefix | video | padding]. Publishing it states
-// that a mask, if there is one, hides padding behind the used tokens only.
-struct VideoLayout {
-  int64_t prefix_length = 0;
-  // One video: used tokens = prefix_length + frames * height * width, and `spans` stays empty.
-  std::optional<VideoGrid> grid;
-  // Several videos: `used_length` tokens and where each video lies in them, in order.
-  int64_t used_length = 0;
-  std::vector<VideoSpan> spans;
-
-  bool operator==(const VideoLayout&) const = default;
-};
-
 struct AttentionMetadata {
   // The published meaning of the mask tensor; its producer renews it with the mask. none: the mask
   // hides nothing and is not read. padding: it hides keys, the same ones from every query.
   // arbitrary: anything. Unset: padding when the mask has no head and no query axis, otherwise
-  // arbitrary.
+  // arbitrary. Says nothing, and is not checked, where a call passes no mask.
   std::optional<MaskMode> mask_mode;
   // Every item sees the first valid_kv_length keys only; K, V and the mask are read up to there and
   // the diagonal of causal and window ends there.
@@ -101,8 +68,8 @@ struct AttentionMetadata {
   // attention sees them anyway.
   int64_t protected_kv_prefix = 0;
   std::optional<VideoLayout> video_layout;
-  // Element type that keys and values are stored in, where it is not theirs: "fp8", ... Empty:
-  // none.
+  // Element type that keys and values are stored in, where it is not theirs: "fp8", ... Empty,
+  // "auto", "float": none.
   std::string kv_cache_dtype;
   // Ascend: run packed or prefix-sliced where the call allows it.
   bool npu_attn_varlen = false;
@@ -120,6 +87,8 @@ struct NormalForm {
   PackingMode packing_mode = PackingMode::none;
   bool drop_mask = false;
   std::optional<int64_t> kv_prefix;  // keys and mask columns from here on are left out
+  // kv_lengths, one for each item, where keys of a sparse pattern are hidden; else empty.
+  std::vector<int64_t> lengths;
   // Boundaries of padding as documents: the tokens, the queries that see nothing, the keys that
   // nobody sees. Unused unless `documents`.
   bool documents = false;
@@ -127,7 +96,8 @@ struct NormalForm {
   std::array<int32_t, 4> starts_q{};
   std::array<int32_t, 4> starts_kv{};
   int64_t protected_kv_prefix = 0;
-  int64_t used_length = 0;  // of a video layout; 0 without one
+  int64_t used_length = 0;     // of a video layout; 0 without one
+  std::string kv_cache_dtype;  // empty: keys and values are stored in their own type
 };
 
 // The one function that resolution and dispatch share. `problem` describes the tensors as the

@@ -41,6 +41,8 @@ struct PackageCall {
   // What the skip_softmax of `spec` comes to here, null without one: only in the state `skips` may
   // tiles be skipped, else the kernel runs dense.
   const SkipDecision* skip = nullptr;
+  // How prefix, videos and padding of the sequence lie; null: not said.
+  const VideoLayout* video_layout = nullptr;
 };
 
 struct PackageKernel {

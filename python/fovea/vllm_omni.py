@@ -245,14 +245,14 @@ class _Call:
         spans = None if metadata is None else metadata.full_attn_spans
         packed = {name: extra[name] for name in _PACKED if extra.get(name) is not None}
         dtype = extra.get("kv_cache_dtype")
-        if dtype not in (None, "float"):
+        if dtype not in (None, "auto", "float"):
             raise ValueError(
                 f"fovea does not read keys and values stored as {dtype}; set diffusion_kv_cache_dtype='auto'"
             )
         self.query, self.key, self.value, self.mask = query, key, value, _mask(mask, extra, query, key)
         self.packed, self.padding = False, 0
         self.options: dict[str, Any] = {"key": impl.key, "scale": impl.softmax_scale, "is_causal": impl.causal}
-        if spans is not None:
+        if spans:
             self._spans(spans, metadata.query_ranges)
         elif packed:
             self._documents(packed)
@@ -266,12 +266,11 @@ class _Call:
         self.options["is_causal"] = False
         if self.mask is not None and self.mask.dim() == 4:
             return
-        if any(list(each) != list(spans[0]) for each in spans):
+        items = [[[int(begin), int(end)] for begin, end in each] for each in spans]
+        if any(each != items[0] for each in items):
             raise ValueError("full_attn_spans differ between the items of a batch; run one item at a time")
-        stated: dict[str, Any] = {}
-        if spans:
-            stated["full_attn_spans"] = [[int(begin), int(end)] for begin, end in spans[0]]
-        if stated and ranges:
+        stated: dict[str, Any] = {"full_attn_spans": items[0]}
+        if ranges:
             stated["query_ranges"] = [[each.local_start, each.local_end, each.global_start] for each in ranges]
         self.options["metadata"] = json.dumps(stated, sort_keys=True)
 

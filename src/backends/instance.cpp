@@ -133,10 +133,7 @@ void check_context(std::vector<Reason>& out, const Instance& in, const Execution
   if (!context.prepared.empty() && !in.prepared)
     out.push_back({ReasonCode::prepared, "prepared tensors", context.prepared, "none",
                    "drop them or choose a backend that reads them"});
-  if (context.host_documents && context.facts.platform() != PlatformId::cpu)
-    out.push_back({ReasonCode::packed, "packed_padding", "padded tensors",
-                   "the packed layout with cu_seqlens on the device",
-                   "pass the packed layout with cu_seqlens on the device"});
+  refuse_host_numbers(out, context);
 }
 
 }  // namespace
@@ -145,6 +142,17 @@ std::optional<Element> element(DType dtype) noexcept {
   for (const NamedElement& e : kElements)
     if (e.dtype == dtype) return e.element;
   return std::nullopt;
+}
+
+void refuse_host_numbers(std::vector<Reason>& out, const ExecutionContext& context) {
+  if (context.facts.platform() == PlatformId::cpu) return;
+  if (context.host_documents)
+    out.push_back({ReasonCode::packed, "packed_padding", "padded tensors",
+                   "the packed layout with cu_seqlens on the device",
+                   "pass the packed layout with cu_seqlens on the device"});
+  if (context.host_lengths)
+    out.push_back({ReasonCode::kv_lengths, "valid_kv_length", "beside a sparse pattern",
+                   "kv_lengths on the device", "pass kv_lengths on the device"});
 }
 
 std::vector<Reason> refusals(const Instance& in, const Problem& p,
@@ -183,7 +191,7 @@ std::vector<Reason> refusals(const Instance& in, const Problem& p,
   check_flag(out, p.layout == Layout::packed, in.packed, ReasonCode::packed, "layout", "packed");
   if (!p.pieces.empty() && !in.piecewise)
     out.push_back({ReasonCode::piecewise, "pieces", std::to_string(p.pieces.size()), "none",
-                   "choose FLASH_ATTN on the CPU or pass a mask [1,1,Sq,Skv]"});
+                   "choose FLASH_ATTN on the CPU, or pass a mask [1,1,Sq,Skv] instead"});
   check_flag(out, p.lse, in.lse, ReasonCode::lse, "lse", "1");
   check_flag(out, p.sparse.has_value(), in.sparse, ReasonCode::sparse, "sparse",
              p.sparse ? p.sparse->name : std::string());

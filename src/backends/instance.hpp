@@ -89,6 +89,10 @@ struct Instance {
 std::vector<Reason> refusals(const Instance& instance, const Problem& problem,
                              const ExecutionContext& context);
 
+// Appends why a kernel that reads boundaries and lengths on its device cannot take those that were
+// made from metadata and lie in host memory.
+void refuse_host_numbers(std::vector<Reason>& out, const ExecutionContext& context);
+
 // The first row without refusals, or null with the reasons of the row that came closest (fewest
 // reasons, earlier row on a tie). A row that is not built is passed over for a built one.
 struct Choice {

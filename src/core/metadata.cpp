@@ -18,6 +18,8 @@ namespace {
 using std::string_view;
 using text::concat;
 
+// Keys and values in the type of the call, and in others.
+constexpr std::array<string_view, 2> kOwnTypes = {"auto", "float"};
 constexpr std::array<string_view, 3> kStoredTypes = {"fp8", "mxfp8", "mxfp4"};
 
 // Tokens of one video; saturates.
@@ -157,12 +159,13 @@ class Normaliser {
     }
     visible_keys_ = length;
     if (length == p_.seq_kv) return;
+    Problem& p = form_.problem;
     if (p_.sparse) {
-      refuse(kField, concat(length, " for a pattern over ", p_.seq_kv, " keys"),
-             "a pattern of the valid keys");
+      // Patterns and lists are over all keys: lengths hide the others inside them.
+      form_.lengths.assign(static_cast<size_t>(p.batch), length);
+      p.has_kv_lengths = true;
       return;
     }
-    Problem& p = form_.problem;
     const Strides q = p.q_strides, k = p.k_strides, v = p.v_strides;
     form_.kv_prefix = p.seq_kv = length;
     name_strides(p, q, k, v);
@@ -170,25 +173,19 @@ class Normaliser {
 
   // --- the mask tensor
 
+  // What is published of a mask is read where there is one.
   void read_mask() {
-    const bool given = p_.mask.kind != MaskKind::none;
+    if (p_.mask.kind == MaskKind::none) {
+      form_.mask_mode = form_.problem.has_kv_lengths ? MaskMode::padding : MaskMode::none;
+      return;
+    }
     if (m_.mask_mode == MaskMode::unknown) {
       refuse("mask_mode", "unknown", "none, padding, arbitrary; leave it out when not known");
       return;
     }
-    if (!given) {
-      form_.mask_mode = p_.has_kv_lengths ? MaskMode::padding : MaskMode::none;
-      const bool lengths = p_.has_kv_lengths || m_.packed_padding || m_.valid_kv_length;
-      const bool stated =
-          m_.mask_mode == MaskMode::arbitrary || (m_.mask_mode == MaskMode::padding && !lengths);
-      if (stated)
-        refuse("mask_mode", concat(name(*m_.mask_mode), ", but the call passes no mask"),
-               "none, or a mask");
-      return;
-    }
     if (m_.mask_mode == MaskMode::none) {
       drop_mask();
-      if (p_.has_kv_lengths) form_.mask_mode = MaskMode::padding;
+      if (form_.problem.has_kv_lengths) form_.mask_mode = MaskMode::padding;
       return;
     }
     if (m_.packed_padding) {
@@ -274,9 +271,15 @@ class Normaliser {
 
   void read_stored_type() {
     const std::string& type = m_.kv_cache_dtype;
-    if (!type.empty() &&
-        std::find(kStoredTypes.begin(), kStoredTypes.end(), type) == kStoredTypes.end())
-      refuse("kv_cache_dtype", text::quote(type), text::join(kStoredTypes));
+    const auto among = [&](const auto& types) {
+      return std::find(types.begin(), types.end(), type) != types.end();
+    };
+    if (type.empty() || among(kOwnTypes)) return;
+    if (among(kStoredTypes))
+      form_.kv_cache_dtype = type;
+    else
+      refuse("kv_cache_dtype", text::quote(type),
+             concat(text::join(kOwnTypes), ", ", text::join(kStoredTypes)));
   }
 
   void read_laser_scale() {
@@ -300,7 +303,8 @@ class Normaliser {
         {m_.packed_padding.has_value(), "packed_padding"},
         {p_.window != Window{}, "a window"},
         {p_.has_kv_lengths, "kv_lengths"},
-        {m_.valid_kv_length.has_value(), "valid_kv_length"}};
+        {m_.valid_kv_length.has_value(), "valid_kv_length"},
+        {p_.sparse.has_value(), "a sparse pattern"}};
     bool alone = true;
     for (const auto& [given, what] : others) {
       if (!given) continue;
@@ -366,7 +370,7 @@ class Normaliser {
   }
 
   void add_piece(int64_t rows, int64_t keys, bool causal) {
-    if (rows > 0) form_.problem.pieces.push_back({rows, std::max<int64_t>(keys, 0), causal});
+    if (rows > 0) form_.problem.pieces.push_back({rows, keys, causal});
   }
 
   const Problem& p_;
@@ -388,13 +392,14 @@ TensorView without_batch(TensorView view, Layout layout) noexcept {
   return view;
 }
 
-TensorView starts_view(const std::array<int32_t, 4>& starts) noexcept {
-  // Views have no const; nothing writes through these.
+// Numbers of the form as a tensor. Views have no const; nothing writes through these.
+template <class Numbers>
+TensorView vector_view(const Numbers& numbers, DType dtype) noexcept {
   TensorView view;
-  view.data = const_cast<int32_t*>(starts.data());
-  view.dtype = kI32;
+  view.data = const_cast<typename Numbers::value_type*>(numbers.data());
+  view.dtype = dtype;
   view.rank = 1;
-  view.shape = {static_cast<int64_t>(starts.size())};
+  view.shape = {static_cast<int64_t>(numbers.size())};
   view.stride = {1};
   return view;
 }
@@ -423,6 +428,7 @@ AttentionTensors apply(const NormalForm& form, const AttentionTensors& tensors) 
     t.k.shape[seq] = t.v.shape[seq] = *form.kv_prefix;
     if (t.mask.present()) t.mask.shape[static_cast<size_t>(t.mask.rank - 1)] = *form.kv_prefix;
   }
+  if (!form.lengths.empty()) t.kv_lengths = vector_view(form.lengths, kI64);
   if (form.documents) {
     t.q = without_batch(t.q, form.input_layout);
     t.k = without_batch(t.k, form.input_layout);
@@ -433,8 +439,8 @@ AttentionTensors apply(const NormalForm& form, const AttentionTensors& tensors) 
       t.lse.shape = {t.lse.shape[1], t.lse.shape[2]};
       t.lse.stride = {t.lse.stride[1], t.lse.stride[2]};
     }
-    t.cu_seqlens_q = starts_view(form.starts_q);
-    t.cu_seqlens_kv = starts_view(form.starts_kv);
+    t.cu_seqlens_q = vector_view(form.starts_q, kI32);
+    t.cu_seqlens_kv = vector_view(form.starts_kv, kI32);
   }
   return t;
 }
@@ -446,11 +452,13 @@ void describe_context(const NormalForm& form, const AttentionMetadata& metadata,
   context.mask_mode = form.mask_mode;
   context.packing_mode = form.packing_mode;
   context.piecewise = !form.problem.pieces.empty();
-  if (!context.paged_kv) context.kv_cache_dtype = metadata.kv_cache_dtype;
+  if (!context.paged_kv) context.kv_cache_dtype = form.kv_cache_dtype;
   context.host_documents = form.documents;
+  context.host_lengths = !form.lengths.empty();
   context.npu_attn_varlen = metadata.npu_attn_varlen;
   context.laser_input_scale = metadata.laser_input_scale;
   context.protected_kv_prefix = form.protected_kv_prefix;
+  context.video_layout = metadata.video_layout;
 }
 
 }  // namespace fovea

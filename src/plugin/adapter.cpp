@@ -219,6 +219,7 @@ class PluginBackend final : public Backend {
     if (!context.prepared.empty())
       r.reasons.push_back({ReasonCode::prepared, "prepared tensors", context.prepared, "none",
                            "drop them or choose a backend that reads them"});
+    backends::refuse_host_numbers(r.reasons, context);
     if (!r.reasons.empty()) return answer;
     const WireProblem wire(problem);
     const WireContext where(backend, problem, spec, context);

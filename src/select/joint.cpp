@@ -71,6 +71,53 @@ Result<OwnedTensor> join(const TensorView& own, const TensorView& joint, Layout 
   return Result<OwnedTensor>(std::move(all));
 }
 
+bool additive(DType dtype) noexcept { return dtype == kF32 || dtype == kF16 || dtype == kBF16; }
+
+// Why a mask of one stream cannot be joined, or nothing.
+Status check_key_mask(std::string_view name, const TensorView& mask, const TensorView& other,
+                      int64_t batch, int64_t keys) {
+  if (!mask.present()) return {};
+  const bool fits = mask.rank == 2 && (mask.shape[0] == 1 || mask.shape[0] == batch) &&
+                    mask.shape[1] == keys && mask.dtype == other.dtype &&
+                    mask.device == other.device && (keys <= 1 || mask.stride[1] == 1);
+  if (fits) return {};
+  return Error{ErrorCode::invalid_tensor,
+               concat(name, ' ', to_string(mask), " does not fit beside a joint mask (accepted: ",
+                      batch == 1 ? "" : "1|", batch, " rows of ", keys,
+                      " keys, contiguous, both masks of one type on one device)"),
+               {}};
+}
+
+// Key padding of both streams as that of the joined keys. A stream without a mask hides nothing.
+Result<OwnedTensor> join_masks(const TensorView& own, int64_t own_keys, const JointTensors& joint,
+                               int64_t joint_keys) {
+  const DType dtype = joint.mask.dtype;
+  const auto size = static_cast<int64_t>(size_bytes(dtype));
+  const int64_t rows = std::max(joint.mask.shape[0], own.present() ? own.shape[0] : int64_t{1});
+  const int64_t shape[] = {rows, joint_keys + own_keys};
+  FOVEA_TRY(OwnedTensor all, OwnedTensor::allocate(dtype, shape));
+  auto* to = static_cast<char*>(all.view().data);
+  const auto put = [&](const TensorView& mask, int64_t row, int64_t keys) {
+    const auto bytes = static_cast<size_t>(keys * size);
+    if (mask.present()) {
+      const int64_t from = mask.shape[0] == 1 ? 0 : row * mask.stride[0] * size;
+      if (bytes > 0) std::memcpy(to, static_cast<const char*>(mask.data) + from, bytes);
+    } else {
+      // 0 is added; integers and truth values are little-endian ones.
+      std::memset(to, 0, bytes);
+      for (int64_t key = 0; key < keys && !additive(dtype); ++key) to[key * size] = 1;
+    }
+    to += bytes;
+  };
+  const bool front = joint.strategy == JointStrategy::front;
+  for (int64_t row = 0; row < rows; ++row) {
+    if (front) put(joint.mask, row, joint_keys);
+    put(own, row, own_keys);
+    if (!front) put(joint.mask, row, joint_keys);
+  }
+  return Result<OwnedTensor>(std::move(all));
+}
+
 // Tokens first .. first + count - 1 of an output.
 TensorView part(TensorView out, size_t seq, int64_t first, int64_t count) noexcept {
   const auto offset = first * out.stride[seq] * static_cast<int64_t>(size_bytes(out.dtype));
@@ -81,7 +128,7 @@ TensorView part(TensorView out, size_t seq, int64_t first, int64_t count) noexce
 
 // The tensors of a call on the joined sequence, and the memory of q, k and v.
 struct Joined {
-  OwnedTensor q, k, v;
+  OwnedTensor q, k, v, mask;  // the mask only where the joint tokens have one
   AttentionTensors tensors;
 };
 
@@ -101,6 +148,16 @@ Result<Joined> join(const AttentionTensors& tensors, const JointTensors& joint, 
   other.q = joint.q, other.k = joint.k, other.v = joint.v;
   CallOptions shape_only;
   shape_only.input_layout = layout;
+  const bool join_mask = joint.mask.present();
+  const size_t in = sequence_axis(layout);
+  const int64_t own_keys = tensors.k.shape[in], joint_keys = joint.k.shape[in];
+  if (join_mask) {
+    const int64_t batch = tensors.q.shape[0];
+    FOVEA_CHECK(check_key_mask("mask", tensors.mask, joint.mask, batch, own_keys));
+    FOVEA_CHECK(check_key_mask("joint mask", joint.mask, joint.mask, batch, joint_keys));
+    own.mask = tensors.mask;
+    other.mask = joint.mask;
+  }
   FOVEA_CHECK(describe(own, shape_only));
   FOVEA_CHECK(describe(other, shape_only));
   Joined all;
@@ -111,12 +168,17 @@ Result<Joined> join(const AttentionTensors& tensors, const JointTensors& joint, 
   all.tensors.q = all.q.view();
   all.tensors.k = all.k.view();
   all.tensors.v = all.v.view();
+  if (join_mask) {
+    FOVEA_TRY(all.mask, join_masks(tensors.mask, own_keys, joint, joint_keys));
+    all.tensors.mask = all.mask.view();
+  }
   return Result<Joined>(std::move(all));
 }
 
-std::shared_ptr<const Receipt> with_copies(const Receipt& ran) {
+std::shared_ptr<const Receipt> with_copies(const Receipt& ran, const JointTensors& joint) {
   auto receipt = std::make_shared<Receipt>(ran);
   for (const char* name : {"q", "k", "v"}) receipt->copies.emplace_back(name);
+  if (joint.mask.present()) receipt->copies.emplace_back("mask");
   return receipt;
 }
 
@@ -145,7 +207,7 @@ Result<JointResult> attend_jointly(const Attention& layer, const AttentionTensor
   JointResult result;
   result.tokens = part(ran.out.view(), seq, front ? joint_count : 0, count);
   result.joint = part(ran.out.view(), seq, front ? 0 : count, joint_count);
-  result.receipt = with_copies(*ran.receipt);
+  result.receipt = with_copies(*ran.receipt, joint);
   result.out = std::move(ran.out);
   result.lse = std::move(ran.lse);
   return Result<JointResult>(std::move(result));
@@ -157,7 +219,7 @@ Result<std::shared_ptr<const Receipt>> run_jointly(const Attention& layer,
                                                    const CallOptions& options) {
   FOVEA_TRY(const Joined all, join(tensors, joint, options.input_layout));
   FOVEA_TRY(const std::shared_ptr<const Receipt> ran, layer.run(all.tensors, options));
-  return with_copies(*ran);
+  return with_copies(*ran, joint);
 }
 
 }  // namespace fovea

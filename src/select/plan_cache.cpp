@@ -12,11 +12,21 @@ constexpr size_t kMaxMaskPlans = 8;
 }  // namespace
 
 PlanKey plan_key(const NormalForm& form, const ExecutionContext& context) {
-  return {form.problem,           context.mask_mode,         context.packing_mode,
-          context.kv_cache_dtype, context.host_documents,    context.npu_attn_varlen,
-          context.sparse_state,   context.scheduled_dense,   context.prepared,
-          {context.block_mask},   context.laser_input_scale, context.protected_kv_prefix,
-          context.timestep};
+  return {form.problem,
+          context.mask_mode,
+          context.packing_mode,
+          context.kv_cache_dtype,
+          context.host_documents,
+          context.host_lengths,
+          context.npu_attn_varlen,
+          context.sparse_state,
+          context.scheduled_dense,
+          context.prepared,
+          {context.block_mask},
+          context.laser_input_scale,
+          context.protected_kv_prefix,
+          context.timestep,
+          context.video_layout};
 }
 
 std::optional<PlannedCall> PlanCache::find(const PlanKey& key, uint64_t epoch) {

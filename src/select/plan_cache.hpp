@@ -33,6 +33,7 @@ struct PlanKey {
   PackingMode packing_mode = PackingMode::none;
   std::string kv_cache_dtype;
   bool host_documents = false;
+  bool host_lengths = false;
   bool npu_attn_varlen = false;
   bool sparse_state = false;
   std::optional<BackendName> scheduled_dense;
@@ -41,6 +42,7 @@ struct PlanKey {
   std::optional<double> laser_input_scale;
   int64_t protected_kv_prefix = 0;
   std::optional<double> timestep;
+  std::optional<VideoLayout> video_layout;
 
   bool operator==(const PlanKey&) const = default;
 };

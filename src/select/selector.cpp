@@ -24,7 +24,7 @@ struct ContextKey {
   Executor* executor = nullptr;
   Device device;
   bool local = true, piecewise = false, paged_kv = false, require_fullgraph = false,
-       sparse_state = false, host_documents = false, npu_attn_varlen = false;
+       sparse_state = false, host_documents = false, host_lengths = false, npu_attn_varlen = false;
   std::optional<BackendName> scheduled_dense;
   MaskMode mask_mode = MaskMode::none;
   PackingMode packing_mode = PackingMode::none;
@@ -33,6 +33,7 @@ struct ContextKey {
   std::optional<double> laser_input_scale;
   std::optional<double> timestep;
   int64_t protected_kv_prefix = 0;
+  std::optional<VideoLayout> video_layout;
   std::string kv_cache_dtype;
   std::string prepared;
   std::string role;
@@ -70,9 +71,9 @@ bool matches(const DecisionKey& key, uint64_t epoch, const RoleQuery& query, con
          k.kv_cache_dtype == context.kv_cache_dtype && k.prepared == context.prepared &&
          k.laser_input_scale == context.laser_input_scale && k.timestep == context.timestep &&
          k.protected_kv_prefix == context.protected_kv_prefix &&
-         k.host_documents == context.host_documents &&
-         k.npu_attn_varlen == context.npu_attn_varlen && k.role == query.role &&
-         k.category == query.category && key.problem == problem;
+         k.video_layout == context.video_layout && k.host_documents == context.host_documents &&
+         k.host_lengths == context.host_lengths && k.npu_attn_varlen == context.npu_attn_varlen &&
+         k.role == query.role && k.category == query.category && key.problem == problem;
 }
 
 ContextKey make_context_key(const RoleQuery& query, const ExecutionContext& c) {
@@ -95,7 +96,9 @@ ContextKey make_context_key(const RoleQuery& query, const ExecutionContext& c) {
   k.laser_input_scale = c.laser_input_scale;
   k.timestep = c.timestep;
   k.protected_kv_prefix = c.protected_kv_prefix;
+  k.video_layout = c.video_layout;
   k.host_documents = c.host_documents;
+  k.host_lengths = c.host_lengths;
   k.npu_attn_varlen = c.npu_attn_varlen;
   k.role = query.role;
   k.category = query.category;

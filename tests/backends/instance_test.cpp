@@ -98,6 +98,10 @@ TEST(Instance, F01_EverythingAKernelLacksIsANamedReason) {
          p.layout = p.out_layout = Layout::packed;
          p.batch = 1;
        }},
+      {ReasonCode::piecewise, "pieces", "2",
+       [](Problem& p, ExecutionContext&) {
+         p.pieces = {{10, 10, true}, {22, 32, false}};
+       }},
       {ReasonCode::lse, "lse", "1", [](Problem& p, ExecutionContext&) { p.lse = true; }},
       {ReasonCode::sparse, "sparse", "radial",
        [](Problem& p, ExecutionContext&) {
@@ -121,6 +125,18 @@ TEST(Instance, F01_EverythingAKernelLacksIsANamedReason) {
        [](Problem&, ExecutionContext& c) { c.kv_cache_dtype = "fp8"; }},
       {ReasonCode::metadata, "laser_input_scale", "0.5",
        [](Problem&, ExecutionContext& c) { c.laser_input_scale = 0.5; }},
+      {ReasonCode::prepared, "prepared tensors", "q_scale:f32[8]@cpu",
+       [](Problem&, ExecutionContext& c) { c.prepared = "q_scale:f32[8]@cpu"; }},
+      {ReasonCode::packed, "packed_padding", "padded tensors",
+       [](Problem&, ExecutionContext& c) {
+         c.facts = DeviceFacts(PlatformId::cuda);
+         c.host_documents = true;
+       }},
+      {ReasonCode::kv_lengths, "valid_kv_length", "beside a sparse pattern",
+       [](Problem&, ExecutionContext& c) {
+         c.facts = DeviceFacts(PlatformId::cuda);
+         c.host_lengths = true;
+       }},
   };
   // Another head_dim alone would also be unequal to dim_v.
   Instance any_dims = narrow();

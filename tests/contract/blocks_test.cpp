@@ -82,6 +82,58 @@ TEST_P(ContractBlocks, LengthsHideKeysInsideListedBlocks) {
     }
 }
 
+// Lists are over all keys; a valid length of the metadata hides those behind it, as lengths do.
+TEST_P(ContractBlocks, AValidLengthIsALengthOfEveryItem) {
+  for (const int64_t length : {int64_t{0}, int64_t{1}, int64_t{200}, int64_t{389}, int64_t{390}}) {
+    Inputs in = random_inputs(GetParam().dtype, {.batch = 2,
+                                                 .seq_q = 200,
+                                                 .seq_kv = 390,
+                                                 .heads_q = 2,
+                                                 .heads_kv = 1,
+                                                 .head_dim = 128,
+                                                 .dim_v = 128});
+    for (int64_t b = 0; b < 2; ++b)
+      for (int64_t j = length; j < 390; ++j)
+        in.v.set(std::numeric_limits<double>::quiet_NaN(), b, j, 0, 0);
+    CallOptions options;
+    options.is_causal = GetParam().host_tensors;
+    give(random_mask({200, 390, 64, 64, 1, 2}, 3, 60), in, options);
+    AttentionMetadata metadata;
+    metadata.valid_kv_length = length;
+    CallOptions stated = options;
+    stated.metadata = &metadata;
+    const Answer answer = attend(GetParam(), in, stated);
+    // A device does not read numbers in host memory.
+    EXPECT_EQ(answer.ran, GetParam().host_tensors || length == 390);
+    in.kv_lengths =
+        Tensor(kI32, {2}).fill({static_cast<double>(length), static_cast<double>(length)});
+    const Answer expected = attend(GetParam(), in, options);
+    if (GetParam().host_tensors)
+      expect_same_bits(answer, expected);
+    else
+      expect_close(answer, expected);
+    expect_agrees(GetParam(), in, options);
+  }
+}
+
+TEST_P(ContractBlocks, AllTrueEqualsNoMask) {
+  Inputs in = random_inputs(GetParam().dtype, {.batch = 2,
+                                               .seq_q = 200,
+                                               .seq_kv = 390,
+                                               .heads_q = 2,
+                                               .heads_kv = 1,
+                                               .head_dim = 64,
+                                               .dim_v = 64});
+  CallOptions options;
+  give(random_mask({200, 390, 64, 128, 1, 2}, 5, 60), in, options);
+  const Answer plain = attend(GetParam(), in, options);
+  EXPECT_TRUE(plain.ran);
+  in.mask = Tensor(kBool, {2, 390}).fill(1.0);
+  expect_same_bits(plain, attend(GetParam(), in, options));
+  in.mask = Tensor(kU8, {1, 2, 200, 390}).fill(1.0);
+  expect_same_bits(plain, attend(GetParam(), in, options));
+}
+
 // Partial results over disjoint blocks are merged by their LSE, never written over each other.
 TEST_P(ContractBlocks, BugRow37_PartsOfTheKeysMergeToTheWhole) {
   for (const int32_t block_q : kSizes)

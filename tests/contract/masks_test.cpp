@@ -90,17 +90,36 @@ TEST_P(ContractMasks, TwoDimensionsAreKeyPaddingAlsoWhenTheBatchEqualsTheRows) {
 }
 
 TEST_P(ContractMasks, AllTrueEqualsNoMask) {
-  for (DType dtype : kFloatTypes) {
-    const Shape shape{.batch = 2, .seq_q = 33, .seq_kv = 70, .heads_q = 2, .heads_kv = 2};
-    Inputs in = random_inputs(dtype, shape);
-    const Answer plain = attend(GetParam(), in);
-    in.mask = Tensor(kBool, {2, 1, 33, 70}).fill(1.0);
-    expect_close(plain, attend(GetParam(), in));
-    in.mask = Tensor(kBool, {2, 70}).fill(1.0);
-    expect_close(plain, attend(GetParam(), in));
-    in.mask = Tensor(kF32, {1, 1, 1, 70}).fill(0.0);
-    expect_close(plain, attend(GetParam(), in));
-  }
+  const Shape shape{.batch = 2, .seq_q = 33, .seq_kv = 70, .heads_q = 2, .heads_kv = 2};
+  std::vector<CallOptions> calls(3);
+  AttentionMetadata spans, prefix;
+  spans.full_attn_spans = std::vector<Span>{{40, 52}};
+  prefix.valid_kv_length = 61;
+  calls[0].is_causal = true;
+  calls[1].metadata = &spans;
+  calls[2].metadata = &prefix;
+  calls.emplace_back();
+  const auto check = [&](const Answer& plain, const Answer& masked) {
+    if (GetParam().host_tensors)
+      expect_same_bits(plain, masked);
+    else
+      expect_close(plain, masked);
+  };
+  for (DType dtype : kFloatTypes)
+    for (const CallOptions& options : calls) {
+      Inputs in = random_inputs(dtype, shape);
+      const Answer plain = attend(GetParam(), in, options);
+      for (DType type : {kBool, kU8, kI32, kI64}) {
+        in.mask = Tensor(type, {2, 1, 33, 70}).fill(1.0);
+        check(plain, attend(GetParam(), in, options));
+        in.mask = Tensor(type, {2, 70}).fill(1.0);
+        check(plain, attend(GetParam(), in, options));
+      }
+      in.mask = Tensor(kF32, {1, 1, 1, 70}).fill(0.0);
+      check(plain, attend(GetParam(), in, options));
+      in.mask = Tensor(kBF16, {1, 2, 33, 70}).fill(0.0);
+      check(plain, attend(GetParam(), in, options));
+    }
 }
 
 TEST_P(ContractMasks, LengthsEqualTheMaskAndTheSlice) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "fovea/attention.hpp"
@@ -78,6 +79,19 @@ TEST(Metadata, a_published_mode_stands) {
             MaskMode::padding);
 }
 
+// Whatever was published of a mask says nothing of a call without one.
+TEST(Metadata, a_mode_without_a_mask_is_not_checked) {
+  for (MaskMode mode :
+       {MaskMode::none, MaskMode::padding, MaskMode::arbitrary, MaskMode::unknown}) {
+    const AttentionMetadata published = with([=](AttentionMetadata& m) { m.mask_mode = mode; });
+    const NormalForm form = form_of("f32 b2 h4 s8 d16", published);
+    EXPECT_EQ(form.mask_mode, MaskMode::none) << name(mode);
+    EXPECT_EQ(to_string(form.problem), "f32 b2 h4 s8 d16");
+    EXPECT_FALSE(form.drop_mask);
+    EXPECT_EQ(form_of("f32 b2 h4 s8 d16 kvlen=?", published).mask_mode, MaskMode::padding);
+  }
+}
+
 TEST(Metadata, packing_mode) {
   EXPECT_EQ(form_of("f32 b1 h1 s8 d4").packing_mode, PackingMode::none);
   EXPECT_EQ(form_of("f32 b1 h1 s8 d4 docs=3:3,5:5").packing_mode, PackingMode::multi_document);
@@ -103,6 +117,71 @@ TEST(Metadata, packed_padding_becomes_three_documents) {
                                      m.packed_padding = PackedPadding{1, 12};
                                    }));
   EXPECT_EQ(form.problem, other.problem);
+}
+
+// Patterns and lists are over all keys, so that the valid ones become lengths.
+TEST(Metadata, a_valid_length_beside_a_pattern_becomes_lengths) {
+  const AttentionMetadata valid = with([](AttentionMetadata& m) { m.valid_kv_length = 5; });
+  const NormalForm form = form_of("f32 b3 h1 s8 d4 sparse=radial", valid);
+  EXPECT_EQ(to_string(form.problem), "f32 b3 h1 s8 d4 kvlen=? sparse=radial");
+  EXPECT_EQ(form.lengths, (std::vector<int64_t>{5, 5, 5}));
+  EXPECT_FALSE(form.kv_prefix.has_value());
+  EXPECT_EQ(form.mask_mode, MaskMode::padding);
+  ExecutionContext context;
+  describe_context(form, valid, context);
+  EXPECT_TRUE(context.host_lengths);
+  // Nothing is hidden, nothing is said.
+  const AttentionMetadata all = with([](AttentionMetadata& m) { m.valid_kv_length = 8; });
+  EXPECT_TRUE(form_of("f32 b3 h1 s8 d4 sparse=radial", all).lengths.empty());
+  describe_context(form_of("f32 b3 h1 s8 d4", valid), valid, context);
+  EXPECT_FALSE(context.host_lengths);
+}
+
+TEST(Metadata, keys_in_their_own_type_are_stored_in_no_other) {
+  for (const char* own : {"", "auto", "float"}) {
+    const AttentionMetadata metadata = with([=](AttentionMetadata& m) { m.kv_cache_dtype = own; });
+    const NormalForm form = form_of("f32 b1 h1 s8 d4", metadata);
+    ExecutionContext context;
+    context.kv_cache_dtype = "claimed";
+    describe_context(form, metadata, context);
+    EXPECT_EQ(context.kv_cache_dtype, "") << own;
+  }
+  for (const char* other : {"fp8", "mxfp8", "mxfp4"}) {
+    const AttentionMetadata metadata =
+        with([=](AttentionMetadata& m) { m.kv_cache_dtype = other; });
+    EXPECT_EQ(form_of("f32 b1 h1 s8 d4", metadata).kv_cache_dtype, other);
+  }
+}
+
+// Used tokens, and that a mask hides what is behind them only, whatever shape it has.
+TEST(Metadata, a_video_layout_states_its_tokens_and_what_a_mask_hides) {
+  const AttentionMetadata one = with([](AttentionMetadata& m) {
+    m.video_layout.emplace();
+    m.video_layout->prefix_length = 3;
+    m.video_layout->grid = VideoGrid{2, 1, 4};
+  });
+  for (const char* text : {"f32 b1 h2 s11 d4", "f32 b1 h2 s16 d4"})
+    EXPECT_EQ(form_of(text, one).used_length, 11) << text;
+  AttentionMetadata told = one;
+  told.video_layout->used_length = 11;
+  EXPECT_EQ(form_of("f32 b1 h2 s16 d4", told).used_length, 11);
+  const AttentionMetadata several = with([](AttentionMetadata& m) {
+    m.video_layout.emplace();
+    m.video_layout->prefix_length = 2;
+    m.video_layout->used_length = 14;
+    m.video_layout->spans = {{2, {1, 2, 2}, VideoRole::reference},
+                             {7, {2, 1, 3}, VideoRole::target}};
+  });
+  EXPECT_EQ(form_of("f32 b1 h2 s16 d4", several).used_length, 14);
+  EXPECT_EQ(form_of("f32 b1 h2 s16 d4").used_length, 0);
+
+  EXPECT_EQ(form_of("f32 b1 h2 s16 d4 mask=bool", one).mask_mode, MaskMode::padding);
+  EXPECT_EQ(form_of("f32 b1 h2 s16 d4 mask=bool").mask_mode, MaskMode::arbitrary);
+  EXPECT_FALSE(form_of("f32 b1 h2 s16 d4 mask=bool", one).drop_mask);
+  AttentionMetadata published = one;
+  published.mask_mode = MaskMode::none;
+  EXPECT_TRUE(form_of("f32 b1 h2 s16 d4 mask=bool", published).drop_mask);
+  EXPECT_EQ(form_of("f32 b1 h2 s16 d4", one).mask_mode, MaskMode::none);
 }
 
 TEST(Metadata, strides_are_named_again_in_the_normal_form) {
@@ -139,6 +218,7 @@ TEST(Metadata, spans_become_pieces) {
   EXPECT_EQ(pieces("f32 b1 h1 s4 d4 sk=8", {{2, 7}}, {{0, 2, 1}, {2, 4, 3}}), "1:2c,1:7,2:7");
   EXPECT_EQ(pieces("f32 b1 h1 s6 d4 sk=3", {{1, 2}}), "4:1c,1:2,1:3c");
   EXPECT_EQ(pieces("f32 b1 h1 s6 d4 sk=0", {}), "6:0c");
+  EXPECT_EQ(pieces("f32 b1 h1 s0 d4 sk=8", {{2, 6}}), "");
 }
 
 TEST(Metadata, apply_changes_views_only) {
@@ -162,6 +242,21 @@ TEST(Metadata, apply_changes_views_only) {
   EXPECT_EQ(cut.k.data, t.k.data);
   EXPECT_EQ(cut.q.shape, t.q.shape);
 
+  AttentionTensors sparse = t;
+  sparse.mask = {};
+  std::vector<int32_t> lists(2, 0);
+  sparse.block_counts = make_view(lists.data(), kI32, {1, 1, 1});
+  sparse.block_indices = make_view(lists.data() + 1, kI32, {1, 1, 1, 1});
+  const auto listed = describe(sparse, {});
+  ASSERT_TRUE(listed.has_value()) << listed.error().message;
+  const auto lengths =
+      normalise(*listed, with([](AttentionMetadata& m) { m.valid_kv_length = 4; }));
+  ASSERT_TRUE(lengths.has_value()) << lengths.error().message;
+  const AttentionTensors hidden = apply(*lengths, sparse);
+  EXPECT_EQ(to_string(hidden.kv_lengths), "i64[1]");
+  EXPECT_EQ(hidden.kv_lengths.data, lengths->lengths.data());
+  EXPECT_EQ(hidden.k.shape, t.k.shape);
+
   const auto padding = normalise(*described, with([](AttentionMetadata& m) {
     m.packed_padding = PackedPadding{5, 7};
     m.mask_mode = MaskMode::padding;
@@ -184,16 +279,10 @@ TEST(Metadata, contradictions_name_their_field) {
   const Contradiction cases[] = {
       {"f32 b1 h1 s8 d4 mask=keys", [](auto& m) { m.mask_mode = MaskMode::unknown; },
        "mask_mode is unknown (accepted: none, padding, arbitrary; leave it out when not known)"},
-      {"f32 b1 h1 s8 d4", [](auto& m) { m.mask_mode = MaskMode::padding; },
-       "mask_mode is padding, but the call passes no mask (accepted: none, or a mask)"},
-      {"f32 b1 h1 s8 d4", [](auto& m) { m.mask_mode = MaskMode::arbitrary; },
-       "mask_mode is arbitrary, but the call passes no mask (accepted: none, or a mask)"},
       {"f32 b1 h1 s8 d4", [](auto& m) { m.valid_kv_length = 9; },
        "valid_kv_length is 9 (accepted: 0..8)"},
       {"f32 b1 h1 s8 d4", [](auto& m) { m.valid_kv_length = -1; },
        "valid_kv_length is -1 (accepted: 0..8)"},
-      {"f32 b1 h1 s8 d4 sparse=radial", [](auto& m) { m.valid_kv_length = 3; },
-       "valid_kv_length is 3 for a pattern over 8 keys (accepted: a pattern of the valid keys)"},
       {"f32 b1 h1 s8 d4 sparse=radial",
        [](auto& m) {
          m.packed_padding = PackedPadding{3, 3};
@@ -215,6 +304,11 @@ TEST(Metadata, contradictions_name_their_field) {
          m.packed_padding = PackedPadding{9, 4};
        },
        "packed_padding.q_length is 9 (accepted: 0..8)"},
+      {"f32 b1 h1 s8 d4",
+       [](auto& m) {
+         m.packed_padding = PackedPadding{4, 9};
+       },
+       "packed_padding.kv_length is 9 (accepted: 0..8)"},
       {"f32 b2 h1 s8 d4",
        [](auto& m) {
          m.packed_padding = PackedPadding{4, 4};
@@ -246,8 +340,24 @@ TEST(Metadata, contradictions_name_their_field) {
          m.packed_padding = PackedPadding{4, 3};
        },
        "packed_padding is 4 and 3 (accepted: the first document, 3 and 3)"},
+      {"f32 b1 h1 s8 d4 docs=3:3,5:5",
+       [](auto& m) {
+         m.packed_padding = PackedPadding{3, 4};
+       },
+       "packed_padding is 3 and 4 (accepted: the first document, 3 and 3)"},
+      {"f32 b1 h1 s0 d4 sk=0 layout=packed ndocs=0 maxdoc=0:0",
+       [](auto& m) {
+         m.packed_padding = PackedPadding{0, 0};
+       },
+       "packed_padding is given for 0 documents (accepted: 1 or 2: the tokens and the padding)"},
       {"f32 b1 h1 s8 d4", [](auto& m) { m.protected_kv_prefix = 9; },
        "protected_kv_prefix is 9 (accepted: 0..8)"},
+      {"f32 b1 h1 s8 d4",
+       [](auto& m) {
+         m.protected_kv_prefix = 5;
+         m.packed_padding = PackedPadding{8, 4};
+       },
+       "protected_kv_prefix is 5 (accepted: 0..4)"},
       {"f32 b1 h1 s8 d4",
        [](auto& m) {
          m.protected_kv_prefix = 6;
@@ -255,7 +365,7 @@ TEST(Metadata, contradictions_name_their_field) {
        },
        "protected_kv_prefix is 6 (accepted: 0..5)"},
       {"f32 b1 h1 s8 d4", [](auto& m) { m.kv_cache_dtype = "int3"; },
-       "kv_cache_dtype is 'int3' (accepted: fp8, mxfp8, mxfp4)"},
+       "kv_cache_dtype is 'int3' (accepted: auto, float, fp8, mxfp8, mxfp4)"},
       {"f32 b1 h1 s8 d4",
        [](auto& m) {
          m.query_ranges = {{0, 8, 0}};
@@ -269,18 +379,20 @@ TEST(Metadata, contradictions_name_their_field) {
        "full_attn_spans[0] is [4, 4) (accepted: spans of 1 key or more in 0..8, in order, apart)"},
       {"f32 b1 h1 s8 d4",
        [](auto& m) {
+         m.full_attn_spans = std::vector<Span>{{4, 9}};
+       },
+       "full_attn_spans[0] is [4, 9) (accepted: spans of 1 key or more in 0..8, in order, apart)"},
+      {"f32 b1 h1 s8 d4",
+       [](auto& m) {
          m.full_attn_spans = std::vector<Span>{{0, 5}, {4, 8}};
        },
        "full_attn_spans[1] is [4, 8) (accepted: spans of 1 key or more in 5..8, in order, apart)"},
-      {"f32 b1 h1 s8 d4 window=2,2", [](auto& m) { m.full_attn_spans.emplace(); },
-       "full_attn_spans is given beside a window (accepted: a mask tensor at most), hide keys with "
-       "a mask"},
       {"f32 b1 h1 s8 d4",
        [](auto& m) {
          m.full_attn_spans.emplace();
-         m.query_ranges = {{0, 3, 0}, {4, 8, 4}};
+         m.query_ranges = {{0, 3, 0}, {4, 8, 1}};
        },
-       "query_ranges[1] is [4, 8) at 4 (accepted: rows from 3 to at most 8 at positions 0..8)"},
+       "query_ranges[1] is [4, 8) at 1 (accepted: rows from 3 to at most 8 at positions 0..8)"},
       {"f32 b1 h1 s8 d4",
        [](auto& m) {
          m.full_attn_spans.emplace();
@@ -302,6 +414,11 @@ TEST(Metadata, contradictions_name_their_field) {
        "the video only)"},
       {"f32 b1 h1 s8 d4", [](auto& m) { m.video_layout.emplace(); },
        "video_layout is without a video (accepted: one of grid and spans)"},
+      {"f32 b1 h1 s8 d4",
+       [](auto& m) {
+         m.video_layout = VideoLayout{0, VideoGrid{1, 2, 2}, 4, {{0, {1, 2, 2}, {}}}};
+       },
+       "video_layout is one grid and several spans (accepted: one of grid and spans)"},
       {"f32 b1 h1 s8 d4",
        [](auto& m) {
          m.video_layout.emplace().grid = VideoGrid{2, 0, 2};
@@ -331,6 +448,16 @@ TEST(Metadata, contradictions_name_their_field) {
        "video_layout.spans[1] is at 3 (accepted: 4 or behind: in order, apart)"},
       {"f32 b1 h1 s8 d4",
        [](auto& m) {
+         m.video_layout = VideoLayout{3, {}, 8, {{2, {1, 2, 2}, {}}}};
+       },
+       "video_layout.spans[0] is at 2 (accepted: 3 or behind: in order, apart)"},
+      {"f32 b1 h1 s8 d4",
+       [](auto& m) {
+         m.video_layout = VideoLayout{0, {}, 8, {{0, {1, 0, 2}, {}}}};
+       },
+       "video_layout.spans[0] is 1x0x2 (accepted: sizes above 0)"},
+      {"f32 b1 h1 s8 d4",
+       [](auto& m) {
          m.video_layout.emplace().spans = {{0, {1, 2, 2}, {}}};
        },
        "video_layout.used_length is 0 (accepted: 4 or more, the end of the last video)"},
@@ -345,10 +472,36 @@ TEST(Metadata, contradictions_name_their_field) {
   }
 }
 
+// Spans say what every row sees: nothing but a mask tensor may hide more.
+TEST(Metadata, spans_stand_alone) {
+  const std::tuple<const char*, Change, const char*> cases[] = {
+      {"f32 b1 h1 s8 d4 docs=4:4,4:4", [](auto&) {}, "packed documents"},
+      {"f32 b1 h1 s8 d4",
+       [](auto& m) {
+         m.packed_padding = PackedPadding{8, 8};
+       },
+       "packed_padding"},
+      {"f32 b1 h1 s8 d4 window=2,2", [](auto&) {}, "a window"},
+      {"f32 b1 h1 s8 d4 kvlen=?", [](auto&) {}, "kv_lengths"},
+      {"f32 b1 h1 s8 d4", [](auto& m) { m.valid_kv_length = 8; }, "valid_kv_length"},
+      {"f32 b1 h1 s8 d4 sparse=radial", [](auto&) {}, "a sparse pattern"}};
+  for (const auto& [text, change, beside] : cases) {
+    AttentionMetadata metadata = with(change);
+    metadata.full_attn_spans = std::vector<Span>{{2, 5}};
+    const auto form = normalise(problem(text), metadata);
+    ASSERT_FALSE(form.has_value()) << beside;
+    EXPECT_EQ(form.error().message, std::string("attention: metadata full_attn_spans is given "
+                                                "beside ") +
+                                        beside +
+                                        " (accepted: a mask tensor at most), hide keys with a "
+                                        "mask");
+  }
+}
+
 TEST(Metadata, all_contradictions_are_reported_at_once) {
-  const auto form = normalise(problem("f32 b1 h1 s8 d4"), with([](AttentionMetadata& m) {
+  const auto form = normalise(problem("f32 b1 h1 s8 d4 mask=keys"), with([](AttentionMetadata& m) {
                                 m.valid_kv_length = 99;
-                                m.mask_mode = MaskMode::arbitrary;
+                                m.mask_mode = MaskMode::unknown;
                                 m.protected_kv_prefix = -1;
                               }));
   ASSERT_FALSE(form.has_value());
@@ -397,12 +550,15 @@ TEST(Metadata, the_context_says_what_the_normal_form_says) {
     m.npu_attn_varlen = true;
     m.laser_input_scale = 0.5;
     m.protected_kv_prefix = 3;
+    m.video_layout = VideoLayout{2, VideoGrid{1, 2, 3}, 0, {}};
   });
   const NormalForm form = form_of("bf16 b1 h1 s8 d4 mask=keys", metadata);
   ExecutionContext context;
   context.mask_mode = MaskMode::none;
   context.kernel_variant = "claimed";
+  context.causal = true;
   describe_context(form, metadata, context);
+  EXPECT_EQ(context.causal, false);
   EXPECT_EQ(context.mask_mode, MaskMode::padding);
   EXPECT_TRUE(context.piecewise);
   EXPECT_EQ(context.dtype, kBF16);
@@ -410,6 +566,9 @@ TEST(Metadata, the_context_says_what_the_normal_form_says) {
   EXPECT_TRUE(context.npu_attn_varlen);
   EXPECT_EQ(context.laser_input_scale, 0.5);
   EXPECT_EQ(context.protected_kv_prefix, 3);
+  EXPECT_EQ(context.video_layout, metadata.video_layout);
+  describe_context(form_of("bf16 b1 h1 s8 d4 mask=causal"), {}, context);
+  EXPECT_EQ(context.causal, true);
   // Paged storage has a type of its own.
   ExecutionContext paged;
   paged.paged_kv = true;

@@ -6,7 +6,8 @@ of every row), bnN (block of N keys), listP (random block lists, P percent of th
 and the first block), radialD (decay D percent, 21 frames); lists: TFLOP/s per kept block, of bq64 or 128 queries x
 bk64 or 128 keys; at64: q, k and v begin in the middle of a 128-byte line; dense: beside the dense kernel, with the
 ratio of dense time * density to the lists' time. topkP: the selection of blocks alone at sparsity P percent, in
-microseconds beside reading q and k at 4 TB/s. Libraries given with --other have the study's entry points attn_fwd, attn_workspace and attn_head_dim.
+microseconds beside reading q and k at 4 TB/s. Libraries given with --other have the study's entry points attn_fwd,
+attn_workspace and attn_head_dim.
 """
 import argparse, ctypes as C, random, statistics, time
 import torch, torch.nn.functional as F

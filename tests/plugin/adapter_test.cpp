@@ -109,6 +109,26 @@ TEST_F(PluginAdapter, ReportsAreCleaned) {
             SupportStatus::unmigrated);
 }
 
+// Boundaries and lengths that were made from metadata lie on the host, where a device has none.
+TEST_F(PluginAdapter, NumbersInHostMemoryAreRefusedOnADevice) {
+  const auto answer = [](PlatformId platform, const char* facts, bool documents, bool lengths) {
+    ExecutionContext context;
+    context.facts = *parse_facts(platform, facts);
+    context.local = false;
+    context.host_documents = documents;
+    context.host_lengths = lengths;
+    return load("supported")->resolve(backend::SAGE_ATTN, problem(), nullptr, context);
+  };
+  for (const bool documents : {true, false}) {
+    const ExecutionPathResult r = answer(PlatformId::cuda, "sm=90", documents, !documents);
+    EXPECT_EQ(r.support, SupportStatus::unsupported);
+    ASSERT_EQ(r.reasons.size(), 1u);
+    EXPECT_EQ(r.reasons[0].field, documents ? "packed_padding" : "valid_kv_length");
+    EXPECT_FALSE(r.reasons[0].remedy.empty());
+  }
+  EXPECT_EQ(answer(PlatformId::cpu, "isa=avx2", true, true).support, SupportStatus::supported);
+}
+
 TEST_F(PluginAdapter, OptionsThatThePluginDoesNotReadAreRefused) {
   AttentionSpec spec;
   spec.backend = backend::SAGE_ATTN;

@@ -498,6 +498,20 @@ class Joint(unittest.TestCase):
                     wanted = whole.split(cut, axis)
                     self.assertTrue(torch.equal(out, wanted[own]) and torch.equal(joint_out, wanted[joint]))
                     self.assertTrue(torch.equal(lse, whole_lse))
+                    masks = keys.split(cut, 1)
+                    pair = fovea.torch.attend_jointly(
+                        *(p[own] for p in parts), *(p[joint] for p in parts), masks[own], joint_mask=masks[joint],
+                        strategy=strategy, layout=layout,
+                    )  # fmt: skip
+                    self.assertTrue(torch.equal(pair[0], wanted[own]) and torch.equal(pair[1], wanted[joint]))
+                    shown = keys.clone()
+                    shown.split(cut, 1)[own][:] = True
+                    pair = fovea.torch.attend_jointly(
+                        *(p[own] for p in parts), *(p[joint] for p in parts), joint_mask=masks[joint],
+                        strategy=strategy, layout=layout,
+                    )  # fmt: skip
+                    wanted = fovea.torch.attention(q, k, v, shown, layout=layout).split(cut, axis)
+                    self.assertTrue(torch.equal(pair[0], wanted[own]) and torch.equal(pair[1], wanted[joint]))
 
     def test_cpu(self):
         self.check("cpu")
@@ -515,6 +529,9 @@ class Joint(unittest.TestCase):
             fovea.torch.attend_jointly(q, k, v, q, k[..., :8], v)
         with self.assertRaisesRegex(fovea.ArgumentError, "front, rear"):
             fovea.torch.attend_jointly(q, k, v, q, k, v, strategy="middle")
+        both = torch.ones(k.shape[0], 2 * k.shape[1], dtype=torch.bool)
+        with self.assertRaisesRegex(fovea.ArgumentError, "mask .* does not fit beside a joint mask"):
+            fovea.torch.attend_jointly(q, k, v, q, k, v, both, joint_mask=both[:, : k.shape[1]])
 
 
 if __name__ == "__main__":

@@ -230,19 +230,27 @@ class ForwardTest(Case):
         spans = [[(2, 5), (7, 10)]] * 2
         impl = self.impl(causal=True)
         self.check(impl.forward(self.q, self.k, self.v, self.metadata(full_attn_spans=spans)), keep[None, None])
+        causal = torch.ones(11, 11).tril().bool()[None, None]
+        for none in ([], [[]] * 2):
+            self.check(impl.forward(self.q, self.k, self.v, self.metadata(full_attn_spans=none)), causal)
+        mixed = self.metadata(full_attn_spans=[[(2, 5), (7, 10)], [[2, 5], [7, 10]]])
+        self.check(impl.forward(self.q, self.k, self.v, mixed), keep[None, None])
         ranges = (abstract.QueryRange(local_start=0, local_end=6, global_start=3),)
         shard = self.metadata(full_attn_spans=spans, query_ranges=ranges)
         self.check(impl.forward(self.q[:, 3:9], self.k, self.v, shard), keep[None, None, 3:9], q=self.q[:, 3:9])
         mask = self.metadata(full_attn_spans=spans, attn_mask=keep[None, None].expand(2, 1, 11, 11))
         self.check(impl.forward(self.q, self.k, self.v, mask), keep[None, None])
+        packed = self.metadata(full_attn_spans=spans, extra={"cu_seqlens_q": torch.tensor([0, 11]), "max_seqlen_q": 11})
+        self.check(impl.forward(self.q, self.k, self.v, packed), keep[None, None])
         with self.assertRaisesRegex(ValueError, "differ"):
             impl.forward(self.q, self.k, self.v, self.metadata(full_attn_spans=[[(2, 5)], [(1, 5)]]))
 
     def test_stored_types_are_refused_and_unknown_extras_ignored(self):
         with self.assertRaisesRegex(ValueError, "fp8"):
             self.impl().forward(self.q, self.k, self.v, self.metadata(extra={"kv_cache_dtype": "fp8"}))
-        extra = {"kv_cache_dtype": "float", "something": 3}
-        self.check(self.impl().forward(self.q, self.k, self.v, self.metadata(extra=extra)), None)
+        for own in ("auto", "float"):
+            extra = {"kv_cache_dtype": own, "something": 3}
+            self.check(self.impl().forward(self.q, self.k, self.v, self.metadata(extra=extra)), None)
 
     def test_compiled(self):
         impl = self.impl()

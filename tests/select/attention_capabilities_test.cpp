@@ -76,12 +76,14 @@ TEST(Capabilities, before_construction_nothing_is_supported) {
     context.kernel_variant = "fa4";
     context.dtype = kBF16;
     context.causal = false;
+    context.parallel_strategy = ParallelStrategy::ulysses;
     for (BackendName backend : {backend::FLASH_ATTN, backend::TORCH_SDPA, backend::CUDNN_ATTN,
                                 backend::SAGE_ATTN_3, backend::RAINFUSION_ATTN}) {
       const ExecutionPathResult r = resolve_capabilities(backend, context);
       EXPECT_NE(r.support, SupportStatus::supported) << preset.name << ' ' << name(backend);
       EXPECT_EQ(r.compilation_mode, CompilationMode::eager_only);
       EXPECT_EQ(r.platform, context.facts.platform());
+      EXPECT_EQ(r.parallel_strategy, ParallelStrategy::ulysses);
       EXPECT_NE(r.kernel_variant, "fa4") << "claims are not repeated";
       if (r.support == SupportStatus::unsupported) {
         EXPECT_FALSE(r.reasons.empty());
@@ -190,6 +192,9 @@ TEST(Capabilities, the_cpu_is_verified_on_its_own_only) {
     context.parallel_strategy = strategy;
     const ExecutionPathResult r = layer->resolve_execution_path(problem, context);
     EXPECT_EQ(r.support, SupportStatus::unmigrated) << name(strategy);
+    ASSERT_EQ(r.reasons.size(), 1u);
+    EXPECT_EQ(r.reasons[0].code, ReasonCode::unvalidated);
+    EXPECT_EQ(r.reasons[0].remedy, "validate the combination in the host engine");
     EXPECT_EQ(r.compilation_mode, CompilationMode::eager_only);
     EXPECT_EQ(r.parallel_strategy, strategy);
   }
@@ -218,10 +223,16 @@ TEST(Capabilities, claims_are_overwritten) {
   claims.kv_cache_dtype = "fp8";
   claims.prepared = "q_scale";
   claims.host_documents = true;
+  claims.host_lengths = true;
+  claims.video_layout.emplace();
   const ExecutionPathResult r = layer->resolve_execution_path(problem, claims);
   EXPECT_EQ(r.support, SupportStatus::supported) << sentence(r.reasons);
   EXPECT_EQ(r.kernel_variant, "fovea");
   EXPECT_EQ(r.platform, PlatformId::cpu);
+  AttentionMetadata contradicting;
+  contradicting.valid_kv_length = 9;
+  EXPECT_EQ(layer->resolve_execution_path(problem, claims, contradicting).platform,
+            PlatformId::cpu);
 }
 
 // Resolution is asked again when metadata changes, and answers for what it is given.
@@ -310,6 +321,7 @@ TEST(Capabilities, packages_refuse_the_parallel_forms_they_would_get_wrong) {
     ParallelStrategy strategy;
     const char* stored;
     const char* field;  // "": not refused
+    const char* call = "bf16 b1 h2 s8 d128";
   };
   using enum ParallelStrategy;
   const char* const trtllm = "sm=100,trtllm=1,flashinfer=0.6.18";
@@ -324,6 +336,10 @@ TEST(Capabilities, packages_refuse_the_parallel_forms_they_would_get_wrong) {
       {backend::FLASH_ATTN, fa4, ulysses, "fp8", ""},
       {backend::FLASH_ATTN, fa4, ring, "fp8", "kv_cache_dtype"},
       {backend::FLASH_ATTN, fa4, hybrid_ulysses_ring, "fp8", "kv_cache_dtype"},
+      {backend::FLASH_ATTN, fa4, ulysses, "", "", "bf16 b1 h2 s8 d128 mask=keys"},
+      {backend::FLASH_ATTN, fa4, ring, "", "mask", "bf16 b1 h2 s8 d128 mask=keys"},
+      {backend::FLASH_ATTN, fa4, hybrid_ulysses_ring, "", "mask", "bf16 b1 h2 s8 d128 mask=bool"},
+      {backend::FLASH_ATTN, fa4, ring, "", "", "bf16 b1 h2 s8 d128 kvlen=?"},
   };
   for (const Case& c : cases) {
     // A ring would not skip what the configuration says.
@@ -339,7 +355,7 @@ TEST(Capabilities, packages_refuse_the_parallel_forms_they_would_get_wrong) {
     context.kv_cache_dtype = c.stored;
     context.paged_kv = false;
     const Selector selector(make_platform(context.facts), *config);
-    const auto decision = selector.decide({}, *parse_problem("bf16 b1 h2 s8 d128"), context);
+    const auto decision = selector.decide({}, *parse_problem(c.call), context);
     const ExecutionPathResult& r = decision->report;
     SCOPED_TRACE(testing::Message() << c.facts << ' ' << name(c.strategy) << ' ' << c.stored << ": "
                                     << sentence(r.reasons));
@@ -352,6 +368,100 @@ TEST(Capabilities, packages_refuse_the_parallel_forms_they_would_get_wrong) {
     EXPECT_EQ(r.reasons[0].code, ReasonCode::parallel);
     EXPECT_EQ(r.reasons[0].field, c.field);
     EXPECT_FALSE(r.reasons[0].remedy.empty());
+  }
+}
+
+// Kernels without block lists would read every key in silence.
+TEST(Capabilities, patterns_are_refused_by_dense_packages) {
+  struct Case {
+    const char* package;
+    PlatformId platform;
+    const char* facts;
+  };
+  for (const Case& c : {Case{"mindiesd", PlatformId::npu, "mindiesd=2.1.0"},
+                        Case{"aiter", PlatformId::rocm, "gfx=gfx942,aiter=0.1.7"},
+                        Case{"fa4", PlatformId::cuda, "sm=103,cuda=13.0,fa4=4.0.0b18"}}) {
+    SCOPED_TRACE(c.package);
+    test::VendorDouble vendor(c.package);
+    const Attention layer = test::vendor_layer(c.platform, c.facts);
+    test::VendorCall call("bf16 b1 h2 s130 d64");
+    std::vector<int32_t> lists = {1, 1, 0, 0};
+    call.tensors.block_counts = make_view(lists.data(), kI32, {1, 1, 2});
+    call.tensors.block_indices = make_view(lists.data() + 2, kI32, {1, 1, 2, 1});
+    const ExecutionPathResult report = layer.resolve_execution_path(call.problem(), {});
+    EXPECT_EQ(report.support, SupportStatus::unsupported);
+    ASSERT_FALSE(report.reasons.empty());
+    EXPECT_EQ(report.reasons[0].code, ReasonCode::sparse);
+    EXPECT_FALSE(call.run(layer).has_value());
+    EXPECT_TRUE(vendor.calls().empty());
+  }
+}
+
+// What is published to hide nothing is no mask, to kernels that take none too.
+TEST(Capabilities, a_no_op_mask_is_no_mask_to_a_kernel_without_masks) {
+  test::VendorDouble trtllm("flashinfer");
+  AttentionConfig config;
+  config.default_spec.emplace().backend = backend::TRTLLM_ATTN;
+  const Attention layer =
+      test::vendor_layer(PlatformId::cuda, "sm=100,cuda=13.0,trtllm=1,flashinfer=0.6.18", config);
+  test::VendorCall call("bf16 b1 h2 s16 d128");
+  call.set_mask({1, 16}, [](int64_t, int64_t) { return true; });
+  for (const std::optional<MaskMode> mode :
+       {std::optional<MaskMode>{}, std::optional(MaskMode::padding),
+        std::optional(MaskMode::arbitrary)}) {
+    call.metadata.mask_mode = mode;
+    const auto refused = call.run(layer);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_EQ(refused.error().reasons.at(0).code, ReasonCode::mask);
+    EXPECT_EQ(refused.error().reasons.at(0).accepted, "none");
+    EXPECT_TRUE(trtllm.calls().empty());
+  }
+  call.metadata.mask_mode = MaskMode::none;
+  const auto ran = call.run(layer);
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  EXPECT_EQ(trtllm.last().mask, "");
+}
+
+// A package's path follows what is published of a mask, not the shape of its tensor.
+TEST(Capabilities, a_published_mode_chooses_the_path_of_a_package) {
+  test::VendorDouble aiter("aiter");
+  const Attention layer = test::vendor_layer(PlatformId::rocm, "gfx=gfx942,aiter=0.1.7");
+  test::VendorCall call("f32 b2 h2 s5 d8 sk=11");
+  // Rows of their own that are all alike.
+  call.set_mask({2, 1, 5, 11}, [](int64_t row, int64_t key) { return (key + row / 5) % 3 != 0; });
+  EXPECT_FALSE(call.run(layer).has_value());
+  call.metadata.mask_mode = MaskMode::padding;
+  const auto ran = call.run(layer);
+  const auto expected = call.expected();
+  ASSERT_TRUE(ran.has_value()) << ran.error().message;
+  ASSERT_TRUE(expected.has_value());
+  EXPECT_EQ(ran->receipt->path, "rocm_masked_varlen");
+  EXPECT_EQ(aiter.last().mask, "bool[2,11]");
+  const TensorView& out = ran->out.view();
+  EXPECT_EQ(0, std::memcmp(out.data, expected->out.view().data,
+                           static_cast<size_t>(out.numel()) * sizeof(float)));
+  call.set_mask({2, 11}, [](int64_t row, int64_t key) { return (key + row) % 3 != 0; });
+  EXPECT_TRUE(call.run(layer).has_value());
+  call.metadata.mask_mode = MaskMode::arbitrary;
+  const auto refused = call.run(layer);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().reasons.at(0).code, ReasonCode::mask);
+}
+
+// Kernels of packages find the layout of the videos in their call; another layout is another call.
+TEST(Capabilities, a_video_layout_reaches_the_kernel) {
+  test::VendorDouble mindie("mindiesd");
+  AttentionConfig config;
+  config.default_spec.emplace().backend = backend::RAINFUSION_ATTN;
+  config.default_spec->block_sparse.emplace();
+  const Attention layer = test::vendor_layer(PlatformId::npu, "mindiesd=2.1.0", config);
+  test::VendorCall call("bf16 b1 h2 s16 d64");
+  for (const int64_t frames : {0, 2, 3, 2}) {
+    call.metadata.video_layout.reset();
+    if (frames > 0) call.metadata.video_layout = VideoLayout{1, VideoGrid{frames, 1, 4}, 0, {}};
+    const auto ran = call.run(layer);
+    ASSERT_TRUE(ran.has_value()) << ran.error().message;
+    EXPECT_EQ(mindie.last().video_layout, call.metadata.video_layout) << frames;
   }
 }
 

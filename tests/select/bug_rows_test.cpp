@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 #include <vector>
 
 #include "fovea/fovea.hpp"
@@ -111,6 +112,19 @@ TEST_F(SelectionBugReports, BugRow32_ALossyBackendIsNeverChosenAutomatically) {
   EXPECT_EQ(asked.entries[0].report.support, SupportStatus::unsupported);
   ASSERT_FALSE(asked.entries[0].report.reasons.empty());
   EXPECT_EQ(asked.entries[0].report.reasons[0].code, ReasonCode::heads);
+  // Preferred, it is passed over, and explain says why.
+  const Explanation preferred =
+      explained(R"({"default": {"backend": "SAGE_ATTN_3", "strictness": "prefer"}})",
+                PlatformId::cuda, "sm=120,sageattn3=1.0,cudnn=9.19", "bf16 b1 h28 hk=4 s512 d128");
+  const ExplainEntry& entry = preferred.entries[0];
+  EXPECT_NE(entry.report.support, SupportStatus::unsupported) << sentence(entry.report.reasons);
+  EXPECT_EQ(entry.report.backend, backend::CUDNN_ATTN);
+  const TrailEntry* passed = step(entry, backend::SAGE_ATTN_3);
+  ASSERT_NE(passed, nullptr);
+  EXPECT_EQ(passed->verdict, TrailVerdict::rejected);
+  ASSERT_FALSE(passed->reasons.empty());
+  EXPECT_EQ(passed->reasons[0].code, ReasonCode::heads);
+  EXPECT_EQ(passed->reasons[0].got, "4");
 }
 
 TEST_F(SelectionBugReports, BugRow51_AMissingKernelImageIsKnownBeforeAnythingIsLoaded) {
@@ -151,6 +165,14 @@ TEST_F(SelectionBugReports, BugRow53_AnIncompletePackageHasOneCause) {
   EXPECT_EQ(e.entries[0].report.reasons[0].code, ReasonCode::package);
   EXPECT_EQ(e.entries[0].report.reasons[0].got,
             "0.6.18 without BatchPrefillWithRaggedKVCacheWrapper");
+  // One line of the log, and it says the same.
+  lines.clear();
+  const Explanation preferred =
+      explained(R"({"default": {"backend": "FLASHINFER_ATTN", "strictness": "prefer"}})",
+                PlatformId::cuda, "sm=90,flashinfer=0.6.18", "bf16 b1 h8 s512 d128");
+  EXPECT_EQ(preferred.entries[0].report.backend, backend::FLASH_ATTN);
+  EXPECT_EQ(count_lines("FLASHINFER_ATTN"), 1);
+  EXPECT_EQ(count_lines("without BatchPrefillWithRaggedKVCacheWrapper"), 1);
 }
 
 TEST_F(SelectionBugReports, BugRow54_OddVersionsAreReadOrCalledNotUnderstood) {
@@ -164,12 +186,13 @@ TEST_F(SelectionBugReports, BugRow54_OddVersionsAreReadOrCalledNotUnderstood) {
     EXPECT_EQ(e.entries[0].report.support, SupportStatus::unmigrated)
         << version << ": " << sentence(e.entries[0].report.reasons);
   }
-  const Explanation e =
-      explained("{}", PlatformId::cuda, "sm=100,cudnn=unknown", "bf16 b1 h8 s512 d128");
-  const TrailEntry* cudnn = step(e.entries[0], backend::CUDNN_ATTN);
-  ASSERT_NE(cudnn, nullptr);
-  EXPECT_NE(sentence(cudnn->reasons).find("version not understood"), std::string::npos)
-      << sentence(cudnn->reasons);
+  for (const char* facts : {"sm=100,cudnn=unknown", "sm=100,cudnn="}) {
+    const Explanation e = explained("{}", PlatformId::cuda, facts, "bf16 b1 h8 s512 d128");
+    const TrailEntry* cudnn = step(e.entries[0], backend::CUDNN_ATTN);
+    ASSERT_NE(cudnn, nullptr);
+    EXPECT_NE(sentence(cudnn->reasons).find("version not understood"), std::string::npos)
+        << facts << ": " << sentence(cudnn->reasons);
+  }
 }
 
 TEST_F(SelectionBugReports, BugRow57_WhatIsAskedForRunsOrIsAnErrorWithAHint) {
@@ -208,6 +231,16 @@ TEST_F(SelectionBugReports, BugRow59_SparseSelfAttentionLeavesCrossAttentionDens
   EXPECT_EQ(e.entries[1].report.backend, backend::FLASH_ATTN);
   EXPECT_EQ(e.entries[1].source, "platform default");
   EXPECT_FALSE(e.refused);
+  // A sparse default, and the category says what cannot be sparse.
+  const Explanation by_category =
+      explain(config_of(R"({"default": {"backend": "RADIAL_ATTN", "radial": {"dense_timesteps": 0}},
+                    "per_role": {"cross": "FLASH_ATTN"}})"),
+              platform, {self, cross}, {});
+  EXPECT_EQ(by_category.entries[0].report.backend, backend::RADIAL_ATTN);
+  EXPECT_EQ(by_category.entries[1].report.backend, backend::FLASH_ATTN);
+  EXPECT_EQ(by_category.entries[1].source,
+            "attention_config.per_role['cross'] (role_category fallback)");
+  EXPECT_FALSE(by_category.refused);
 }
 
 TEST_F(SelectionBugReports, BugRow60_EveryKnobChangesTheReceiptOrIsRejected) {
@@ -242,6 +275,19 @@ TEST_F(SelectionBugReports, BugRow64_ExplainShowsThePinAndWhoWins) {
   EXPECT_EQ(e.entries[0].source, "attention_config.per_role['vae']");
   EXPECT_EQ(e.entries[1].report.backend, backend::FLASH_ATTN);
   EXPECT_EQ(e.entries[1].source, "attention_config.default");
+  // A pin of a category and a user's choice for the role: the role wins, and the entry is named.
+  ExplainQuery wan;
+  wan.role = "wan.self";
+  wan.category = "self";
+  for (const auto& [json, wins, source] :
+       {std::tuple(R"({"per_role": {"self": "TORCH_SDPA", "wan.self": "REFERENCE"}})",
+                   backend::REFERENCE, "attention_config.per_role['wan.self']"),
+        std::tuple(R"({"per_role": {"self": "TORCH_SDPA"}})", backend::TORCH_SDPA,
+                   "attention_config.per_role['self'] (role_category fallback)")}) {
+    const Explanation pinned = explain(config_of(json), make_platform(*probe_cpu()), {wan}, {});
+    EXPECT_EQ(pinned.entries[0].report.backend, wins);
+    EXPECT_EQ(pinned.entries[0].source, source);
+  }
 }
 
 TEST_F(SelectionBugReports, BugRow65_TheHeadSizeOfAPlanIsFixed) {

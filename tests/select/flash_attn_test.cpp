@@ -588,11 +588,13 @@ TEST(FlashAttn, boundaries_must_be_those_of_the_lengths_stated) {
   VendorCall call("f32 b1 h2 s12 d8 docs=5:5,7:7");
   call.metadata.packed_padding = PackedPadding{5, 5};
   EXPECT_TRUE(call.run(*layer).has_value());
-  call.metadata.packed_padding = PackedPadding{6, 5};
-  const auto got = call.run(*layer);
-  ASSERT_FALSE(got.has_value());
-  EXPECT_EQ(got.error().message,
-            "attention: cu_seqlens_q[1] is 5 (accepted: 6, as packed_padding states)");
+  for (const bool q : {true, false}) {
+    call.metadata.packed_padding = PackedPadding{q ? 6 : 5, q ? 5 : 6};
+    const auto got = call.run(*layer);
+    ASSERT_FALSE(got.has_value());
+    EXPECT_EQ(got.error().message, std::string("attention: cu_seqlens_") + (q ? "q" : "kv") +
+                                       "[1] is 5 (accepted: 6, as packed_padding states)");
+  }
 }
 
 }  // namespace

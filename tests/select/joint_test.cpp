@@ -188,6 +188,93 @@ TEST(Joint, MasksAndMetadataCoverTheJoinedKeys) {
   EXPECT_EQ(bytes_of(cut->out.view()), bytes_of(layer(all, options)->out.view()));
 }
 
+// A mask of each stream is the mask of the joined keys; a stream without one is seen whole.
+TEST(Joint, KeyPaddingOfBothStreamsIsJoined) {
+  const Problem p = problem_of("f32 b2 h2 s20 d8");
+  const auto inputs = make_random_inputs(p);
+  ASSERT_TRUE(inputs.has_value());
+  AttentionTensors all = inputs->tensors();
+  all.out = {};
+  const Attention layer = layer_of();
+  const auto bytes = [](DType dtype, const std::vector<bool>& shown) {
+    std::vector<uint8_t> out(shown.size() * size_bytes(dtype));
+    for (size_t n = 0; n < shown.size(); ++n) {
+      if (dtype == kF32) {
+        const float value = shown[n] ? 0.0F : -std::numeric_limits<float>::infinity();
+        std::memcpy(out.data() + 4 * n, &value, 4);
+      } else {
+        out[n * size_bytes(dtype)] = shown[n];
+      }
+    }
+    return out;
+  };
+  for (const DType dtype : {kBool, kI64, kF32})
+    for (const JointStrategy strategy : {JointStrategy::front, JointStrategy::rear})
+      for (const bool own_mask : {true, false})
+        for (const auto& [own_rows, joint_rows] :
+             {std::pair<int64_t, int64_t>(1, 1), {2, 2}, {1, 2}, {2, 1}}) {
+          SCOPED_TRACE(testing::Message() << name(dtype) << ' ' << name(strategy) << ' ' << own_mask
+                                          << ' ' << own_rows << ' ' << joint_rows);
+          const auto own_shown = [&](int64_t row, int64_t key) {
+            return !own_mask || (key + row % own_rows) % 4 != 0;
+          };
+          const auto joint_shown = [&](int64_t row, int64_t key) {
+            return key < 3 + row % joint_rows;
+          };
+          std::vector<bool> own, joint, whole;
+          for (int64_t row = 0; row < own_rows; ++row)
+            for (int64_t key = 0; key < 14; ++key) own.push_back(own_shown(row, key));
+          for (int64_t row = 0; row < joint_rows; ++row)
+            for (int64_t key = 0; key < 6; ++key) joint.push_back(joint_shown(row, key));
+          const int64_t first = strategy == JointStrategy::front ? 6 : 14;
+          for (int64_t row = 0; row < 2; ++row)
+            for (int64_t key = 0; key < 20; ++key) {
+              const int64_t at = key < first ? key : key - first;
+              const bool of_joint = (key < first) == (first == 6);
+              whole.push_back(of_joint ? joint_shown(row, at) : own_shown(row, at));
+            }
+          auto own_bytes = bytes(dtype, own), joint_bytes = bytes(dtype, joint),
+               whole_bytes = bytes(dtype, whole);
+          all.mask = make_view(whole_bytes.data(), dtype, {2, 20});
+          const auto expected = layer(all);
+          ASSERT_TRUE(expected.has_value()) << expected.error().message;
+          Streams streams(all, 1, 14, strategy);
+          if (own_mask) streams.own.mask = make_view(own_bytes.data(), dtype, {own_rows, 14});
+          streams.joint.mask = make_view(joint_bytes.data(), dtype, {joint_rows, 6});
+          const auto got = attend_jointly(layer, streams.own, streams.joint);
+          ASSERT_TRUE(got.has_value()) << got.error().message;
+          EXPECT_EQ(bytes_of(got->out.view()), bytes_of(expected->out.view()));
+          EXPECT_EQ(got->receipt->copies, (std::vector<std::string>{"q", "k", "v", "mask"}));
+        }
+}
+
+TEST(Joint, MasksThatCannotBeJoinedAreNamed) {
+  const Problem p = problem_of("f32 b2 h2 s20 d8");
+  const auto inputs = make_random_inputs(p);
+  ASSERT_TRUE(inputs.has_value());
+  std::vector<uint8_t> memory(4 * 2 * 20, 1);
+  struct Case {
+    std::vector<int64_t> own, joint;
+    DType own_type;
+    const char* message;
+  };
+  const Case cases[] = {
+      {{2, 20}, {2, 6}, kBool, "mask bool[2,20] does not fit beside a joint mask"},
+      {{2, 1, 14}, {2, 6}, kBool, "mask bool[2,1,14] does not fit"},
+      {{2, 14}, {2, 6}, kU8, "mask u8[2,14] does not fit"},
+      {{2, 14}, {2, 7}, kBool, "joint mask bool[2,7] does not fit"},
+      {{1, 14}, {3, 6}, kBool, "joint mask bool[3,6] does not fit"}};
+  for (const Case& c : cases) {
+    Streams streams(inputs->tensors(), 1, 14, JointStrategy::front);
+    streams.own.mask = make_view(memory.data(), c.own_type, c.own);
+    streams.joint.mask = make_view(memory.data(), kBool, c.joint);
+    const auto got = attend_jointly(layer_of(), streams.own, streams.joint);
+    ASSERT_FALSE(got.has_value()) << c.message;
+    EXPECT_EQ(got.error().code, ErrorCode::invalid_tensor);
+    EXPECT_EQ(got.error().message.find(c.message), 0U) << got.error().message;
+  }
+}
+
 TEST(Joint, WhatDoesNotFitIsNamed) {
   const Problem p = problem_of("f32 b2 h4 hk=2 s10 d8");
   const auto inputs = make_random_inputs(p);

@@ -45,6 +45,33 @@ TEST(PlanCache, FindsWhatWasInsertedInTheSameEpoch) {
   EXPECT_FALSE(cache.find(other, 3));
 }
 
+// Whatever of the surroundings a plan depends on is part of its key.
+TEST(PlanCache, CallsInOtherSurroundingsHavePlansOfTheirOwn) {
+  const NormalForm form = *normalise(*parse_problem("bf16 b1 h1 s64 d64 kvlen=?"), {});
+  using Change = void (*)(ExecutionContext&);
+  const Change changes[] = {
+      [](ExecutionContext& c) { c.mask_mode = MaskMode::arbitrary; },
+      [](ExecutionContext& c) { c.packing_mode = PackingMode::packed_padding; },
+      [](ExecutionContext& c) { c.kv_cache_dtype = "fp8"; },
+      [](ExecutionContext& c) { c.host_documents = true; },
+      [](ExecutionContext& c) { c.host_lengths = true; },
+      [](ExecutionContext& c) { c.npu_attn_varlen = true; },
+      [](ExecutionContext& c) { c.sparse_state = true; },
+      [](ExecutionContext& c) { c.scheduled_dense = backend::FLASH_ATTN; },
+      [](ExecutionContext& c) { c.prepared = "q_scale:f32[8]@cpu"; },
+      [](ExecutionContext& c) { c.block_mask = mask_key(1).block_mask.mask; },
+      [](ExecutionContext& c) { c.laser_input_scale = 0.5; },
+      [](ExecutionContext& c) { c.protected_kv_prefix = 3; },
+      [](ExecutionContext& c) { c.video_layout.emplace(); }};
+  const PlanKey plain = plan_key(form, {});
+  EXPECT_EQ(plain, plan_key(form, {}));
+  for (size_t n = 0; n < std::size(changes); ++n) {
+    ExecutionContext context;
+    changes[n](context);
+    EXPECT_NE(plan_key(form, context), plain) << n;
+  }
+}
+
 TEST(PlanCache, MasksAreEqualByContents) {
   PlanCache cache;
   cache.insert(mask_key(2), call_of(1));

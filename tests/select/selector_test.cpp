@@ -262,5 +262,50 @@ TEST_F(SelectorTest, NothingAtAllIsARefusalToo) {
   EXPECT_FALSE(decision->report.reasons.empty());
 }
 
+// A decision holds for its surroundings only, whichever was asked for last.
+TEST_F(SelectorTest, OtherSurroundingsAreDecidedAnew) {
+  using Change = void (*)(ExecutionContext&);
+  const Change changes[] = {
+      [](ExecutionContext& x) { x.local = false; },
+      [](ExecutionContext& x) {
+        x.device = {DeviceType::cuda, 1};
+      },
+      [](ExecutionContext& x) { x.executor = &serial_executor(); },
+      [](ExecutionContext& x) { x.mask_mode = MaskMode::arbitrary; },
+      [](ExecutionContext& x) { x.packing_mode = PackingMode::packed_padding; },
+      [](ExecutionContext& x) { x.parallel_strategy = ParallelStrategy::ring; },
+      [](ExecutionContext& x) { x.outer_boundaries = {OuterBoundary::hsdp}; },
+      [](ExecutionContext& x) { x.piecewise = true; },
+      [](ExecutionContext& x) { x.paged_kv = true; },
+      [](ExecutionContext& x) { x.kv_cache_dtype = "fp8"; },
+      [](ExecutionContext& x) { x.require_fullgraph = true; },
+      [](ExecutionContext& x) { x.sparse_state = true; },
+      [](ExecutionContext& x) { x.prepared = "q_scale:f32[8]@cpu"; },
+      [](ExecutionContext& x) { x.host_documents = true; },
+      [](ExecutionContext& x) { x.host_lengths = true; },
+      [](ExecutionContext& x) { x.npu_attn_varlen = true; },
+      [](ExecutionContext& x) { x.laser_input_scale = 0.5; },
+      [](ExecutionContext& x) { x.protected_kv_prefix = 3; },
+      [](ExecutionContext& x) { x.video_layout.emplace(); },
+      [](ExecutionContext& x) { x.scheduled_dense = kC; }};
+  AttentionConfig config;
+  config.default_spec = spec_for(kC);
+  const Selector selector(platform, config);
+  const Problem problem = problem_with(64);
+  selector.decide(role("self"), problem, context);
+  for (size_t n = 0; n < std::size(changes); ++n) {
+    const int before = c->resolves;
+    ExecutionContext other = context;
+    changes[n](other);
+    selector.decide(role("self"), problem, context);
+    EXPECT_EQ(c->resolves, before) << n;
+    selector.decide(role("self"), problem, other);
+    EXPECT_EQ(c->resolves, before + 1) << n;
+    selector.decide(role("self"), problem, context);
+    selector.decide(role("self"), problem, other);
+    EXPECT_EQ(c->resolves, before + 1) << n;
+  }
+}
+
 }  // namespace
 }  // namespace fovea

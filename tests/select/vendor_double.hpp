@@ -31,6 +31,7 @@ struct SeenCall {
   std::optional<double> laser_input_scale;
   std::optional<AttentionSpec> spec;
   std::optional<SkipDecision> skip;
+  std::optional<VideoLayout> video_layout;
 };
 
 class VendorDouble {
@@ -91,7 +92,8 @@ class VendorDouble {
                   call.protected_kv_prefix,
                   call.laser_input_scale,
                   call.spec == nullptr ? std::nullopt : std::optional(*call.spec),
-                  call.skip == nullptr ? std::nullopt : std::optional(*call.skip)};
+                  call.skip == nullptr ? std::nullopt : std::optional(*call.skip),
+                  call.video_layout == nullptr ? std::nullopt : std::optional(*call.video_layout)};
     if (t.mask.rank == 4) std::copy_n(t.mask.stride.begin(), 4, seen.mask_stride.begin());
     calls_.push_back(seen);
     // Rows of padding see nothing.

@@ -187,6 +187,7 @@ def attend_jointly(
     joint_v: torch.Tensor,
     mask: torch.Tensor | None = None,
     *,
+    joint_mask: torch.Tensor | None = None,
     strategy: str = "front",
     layout: str = "bshd",
     output_layout: str | None = None,
@@ -196,8 +197,10 @@ def attend_jointly(
 
     joint_q, joint_k, joint_v: as q, k and v but for their number of tokens; strategy: "front" puts them before those of
     the call, "rear" behind them. The other arguments are those of attention() and are about the joined sequence: masks
-    and lengths cover all its keys, causal, windows and metadata count its positions. On the CPU and on CUDA; joining
-    copies q, k and v. Returns what attention() returns, with out as a pair (out, joint_out) of views.
+    and lengths cover all its keys, causal, windows and metadata count its positions. With joint_mask, [1|B,Sj], key
+    padding of the joint tokens, mask is that of the call's own keys, [1|B,S] of the same type, or None: a stream
+    without a mask is seen whole. On the CPU and on CUDA; joining copies q, k and v. Returns what attention() returns,
+    with out as a pair (out, joint_out) of views.
     """
     layout = _layout(layout, "layout")
     output_layout = layout if output_layout is None else _layout(output_layout, "output_layout")
@@ -221,6 +224,24 @@ def attend_jointly(
             )  # fmt: skip
         return torch.cat((joint, own) if strategy == "front" else (own, joint), axis)
 
+    def join_masks(own, joint):
+        if own is None:
+            shown = 0 if joint.is_floating_point() else 1
+            own = torch.full((1, k.shape[axis]), shown, dtype=joint.dtype, device=joint.device)
+        for name, mask, keys in (("mask", own, k.shape[axis]), ("joint mask", joint, joint_k.shape[axis])):
+            if mask.dim() != 2 or mask.shape[0] not in (1, k.shape[0]) or mask.shape[1] != keys or (
+                mask.dtype != joint.dtype or mask.device != joint.device
+            ):  # fmt: skip
+                raise fovea.ArgumentError(
+                    100, "invalid_argument", f"{name} {tuple(mask.shape)} does not fit beside a joint mask: rows of "
+                    f"{keys} keys, one or {k.shape[0]}, both masks of one type on one device",
+                )  # fmt: skip
+        rows = max(own.shape[0], joint.shape[0])
+        own, joint = own.expand(rows, -1), joint.expand(rows, -1)
+        return torch.cat((joint, own) if strategy == "front" else (own, joint), 1)
+
+    if joint_mask is not None:
+        mask = join_masks(mask, joint_mask)
     given = {"layout": layout, "output_layout": output_layout, **arguments}
     result = attention(join(q, joint_q, "q"), join(k, joint_k, "k"), join(v, joint_v, "v"), mask, **given)
     out, *rest = result if isinstance(result, tuple) else (result,)

@@ -59,6 +59,7 @@ class PackagePlan final : public Plan {
         host_documents_(context.host_documents),
         protected_kv_prefix_(context.protected_kv_prefix),
         laser_input_scale_(context.laser_input_scale),
+        video_layout_(context.video_layout),
         receipt_(std::move(receipt)) {
     if (receipt_.skip && receipt_.skip->state == SkipState::unknown_timestep)
       log_once(LogLevel::warning,
@@ -87,7 +88,8 @@ class PackagePlan final : public Plan {
     try {
       return kernel_->run({row_.path, problem_, t, spec_ ? &*spec_ : nullptr, valid_queries,
                            protected_kv_prefix_, laser_input_scale_, stream, receipt_.backend,
-                           receipt_.skip ? &*receipt_.skip : nullptr});
+                           receipt_.skip ? &*receipt_.skip : nullptr,
+                           video_layout_ ? &*video_layout_ : nullptr});
     } catch (...) {
       return Error{ErrorCode::device_error,
                    "the kernel of package " + kernel_->package + " threw an exception",
@@ -103,6 +105,7 @@ class PackagePlan final : public Plan {
   bool host_documents_;
   int64_t protected_kv_prefix_;
   std::optional<double> laser_input_scale_;
+  std::optional<VideoLayout> video_layout_;
   Receipt receipt_;
 };
 
@@ -186,6 +189,9 @@ class PackageBackend final : public Backend {
     if (row.path == "package")
       for (Reason& reason : refusals(package_kernel(r.backend, platform), problem, context))
         r.reasons.push_back(std::move(reason));
+    else if (problem.sparse)
+      r.reasons.push_back({ReasonCode::sparse, "sparse", problem.sparse->name, "none",
+                           "choose a sparse backend, or leave the pattern out"});
     if (spec != nullptr)
       for (Reason& reason : option_refusals(*spec, problem, context.facts))
         r.reasons.push_back(std::move(reason));
@@ -193,7 +199,7 @@ class PackageBackend final : public Backend {
       r.reasons.push_back({ReasonCode::metadata, "laser_input_scale",
                            text::format_number(*context.laser_input_scale), "none",
                            "only Ascend laser attention reads it; leave it out"});
-    refuse_parallel(r, context);
+    refuse_parallel(r, problem, context);
     if (!context.prepared.empty() && row.path != "package")
       r.reasons.push_back({ReasonCode::prepared, "prepared tensors", context.prepared, "none",
                            "drop them or choose a backend that reads them"});
@@ -231,7 +237,8 @@ class PackageBackend final : public Backend {
   }
 
   // Forms of parallel attention that a package's kernel would get wrong in silence.
-  static void refuse_parallel(ExecutionPathResult& r, const ExecutionContext& context) {
+  static void refuse_parallel(ExecutionPathResult& r, const Problem& problem,
+                              const ExecutionContext& context) {
     const ParallelStrategy strategy = context.parallel_strategy;
     const bool rotates =
         strategy == ParallelStrategy::ring || strategy == ParallelStrategy::hybrid_ulysses_ring;
@@ -240,6 +247,9 @@ class PackageBackend final : public Backend {
     if ((r.backend == backend::TRTLLM_ATTN || sparse) && (rotates || gathers))
       r.reasons.push_back({ReasonCode::parallel, "parallel strategy", std::string(name(strategy)),
                            "none, ulysses", "use ulysses or choose FLASH_ATTN"});
+    if (rotates && problem.mask.kind != MaskKind::none)
+      r.reasons.push_back({ReasonCode::parallel, "mask", "given under a ring", "none",
+                           "use ulysses, or state the padding as lengths"});
     if (rotates && !context.kv_cache_dtype.empty())
       r.reasons.push_back({ReasonCode::parallel, "kv_cache_dtype", context.kv_cache_dtype,
                            "none under a ring", "keep keys and values in their own type"});

@@ -250,6 +250,32 @@ TEST(SparseLayer, TextAfterTheVideo) {
 }
 
 // Two resolutions and two decays in one process give what each gives alone.
+// A valid length of the metadata hides keys in dense and in sparse steps, as kv_lengths do.
+TEST(SparseLayer, AValidLengthHoldsInEveryStep) {
+  const AttentionConfig config = required(backend::RADIAL_ATTN);
+  const Attention layer = layer_of(config);
+  auto state = state_of(config, 300, 3);
+  for (const int64_t step : {0, 3}) {
+    ASSERT_TRUE(state.update(step, 1));
+    Call stated("f32 b2 h2 s300 d16 lse=1");
+    AttentionMetadata metadata;
+    metadata.valid_kv_length = 211;
+    stated.options.sparse_state = &state;
+    stated.options.metadata = &metadata;
+    const auto receipt = stated(layer);
+    ASSERT_TRUE(receipt.has_value()) << receipt.error().message;
+    EXPECT_EQ((*receipt)->scheduled_dense, step == 0);
+    Call lengths("f32 b2 h2 s300 d16 kvlen=211,211 lse=1");
+    lengths.options.sparse_state = &state;
+    ASSERT_TRUE(lengths(layer).has_value());
+    EXPECT_EQ(stated.out(), lengths.out());
+    Call all("f32 b2 h2 s300 d16 lse=1");
+    all.options.sparse_state = &state;
+    ASSERT_TRUE(all(layer).has_value());
+    EXPECT_NE(stated.out(), all.out());
+  }
+}
+
 TEST(SparseLayer, ResolutionsAndModelsDoNotSeeEachOther) {
   const auto run = [](const Attention& layer, const AttentionConfig& config, int64_t frames) {
     auto state = state_of(config, 100 * frames, frames, 9, 9);
