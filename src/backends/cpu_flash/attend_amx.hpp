@@ -10,12 +10,14 @@
 // Three differences from the vector kernels make that possible. `ref`, what is subtracted, is the
 // largest score of the row's first strip, and moves only after a strip whose weights sum to more
 // than kLargeSum, which is then done again: most strips need no maximum, and O no rescaling.
-// Weights above 1 cost no accuracy. O accumulates in place, one level, where the contract asks for
-// two for float32 inputs only. And exponentials are as exact as their rounding to bfloat16 needs. A
-// row still depends on nothing but itself.
+// Weights above 1 cost no accuracy. Strips with finite terms or large references take more careful
+// exponents (pair_exponent.hpp), out of line. O accumulates in place, one level, where the contract
+// asks for two for float32 inputs only. And exponentials are as exact as their rounding to bfloat16
+// needs. A row still depends on nothing but itself.
 #pragma once
 
 #include "src/backends/cpu_flash/attend.hpp"
+#include "src/backends/cpu_flash/pair_exponent.hpp"
 #include "src/simd/tiles_amx.hpp"
 
 #if defined(FOVEA_TILES_AMX)
@@ -217,41 +219,55 @@ struct TileAttention<TileProducts<V>, NR> {
 
   // ---- vectors ----
 
-  // Scores of a strip as the exponentials take them: with terms, scaled and added; -infinity past
-  // the last key.
+  static FOVEA_INLINE int64_t valid_keys(const Work& work, int64_t p) {
+    return work.keys.end - p < kStrip ? work.keys.end - p : kStrip;
+  }
+
+  // Hides scores, and what is past the last key. Do the terms do no more than that?
   template <bool kMasked>
-  static FOVEA_INLINE void finish_scores(const Work& work, int64_t p, Float scale) {
+  static FOVEA_INLINE bool hide_scores(const Work& work, int64_t p) {
     float* const scores = scores_of(work, p);
     const Float hidden = V::set(-kInfinity);
-    const int64_t valid = work.keys.end - p < kStrip ? work.keys.end - p : kStrip;
+    const int64_t valid = valid_keys(work, p);
+    bool only_hide = true;
     if constexpr (kMasked) {
       const float* const terms = work.terms + p * kLanes;
       for (int64_t i = 0; i < valid * kLanes; i += V::kLanes) {
         const Float term = V::load(terms + i);
-        const Float s = V::fma(V::load(scores + i), scale, term);
-        V::store(scores + i, V::select(V::equal(term, hidden), hidden, s));
+        const auto hides = V::equal(term, hidden);
+        only_hide &= V::all(V::equal(V::select(hides, V::set(0.f), term), V::set(0.f)));
+        V::store(scores + i, V::select(hides, hidden, V::load(scores + i)));
       }
     }
     for (int64_t i = valid * kLanes; i < kStrip * kLanes; i += V::kLanes) {
       V::store(scores + i, hidden);
     }
+    return only_hide;
   }
 
   // Which lanes need a reference of the strip that starts at key p: those without one yet, or, when
   // `sums` are those of its weights, those whose weights are large. Moves it to the largest score,
   // and what was summed before with it; keys first..p-1 have weights but no values added.
   [[gnu::noinline]] static void move_reference(const Work& work, int64_t first, int64_t p,
-                                               Float factor, const float* sums, float* sum) {
+                                               Float scale, const float* sums, float* sum) {
     Tile& tile = work.tile;
     const bool started = tile.started || p > work.keys.begin;
     if (first < p) add_values(work, first, p);
     const float* const scores = scores_of(work, p);
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
       Float largest = V::set(-kInfinity);
-      for (int64_t i = 0; i < kStrip; ++i) {
-        largest = V::max(largest, V::load(scores + i * kLanes + r * V::kLanes));
+      if (work.terms == nullptr) {
+        for (int64_t i = 0; i < kStrip; ++i) {
+          largest = V::max(largest, V::load(scores + i * kLanes + r * V::kLanes));
+        }
+        largest = V::mul(largest, scale);
+      } else {
+        const float* const terms = work.terms + p * kLanes + r * V::kLanes;
+        for (int64_t i = 0; i < valid_keys(work, p); ++i) {
+          const Float s = V::mul(V::load(scores + i * kLanes + r * V::kLanes), scale);
+          largest = V::max(largest, with_term<V>(s, V::load(terms + i * kLanes)));
+        }
       }
-      largest = V::mul(largest, factor);
       const Float old = V::load(tile.max + r * V::kLanes);
       const auto moves = sums == nullptr
                              ? V::equal(old, V::set(-kInfinity))
@@ -282,12 +298,12 @@ struct TileAttention<TileProducts<V>, NR> {
     int64_t left = kUnits;
   };
 
-  static FOVEA_INLINE void exponentials(Exponentials& at, int64_t units, Float factor,
+  static FOVEA_INLINE void exponentials(Exponentials& at, int64_t units, Float scale,
                                         const Float (&base)[NR], Float (&sum)[NR]) {
     for (; units > 0 && at.left > 0; --units, --at.left) {
       Float x[kKeys * NR];
       FOVEA_UNROLL for (int i = 0; i < kKeys * NR; ++i) {
-        x[i] = V::fma(V::load(at.score + i * V::kLanes), factor, V::neg(base[i % NR]));
+        x[i] = V::fma(V::load(at.score + i * V::kLanes), scale, V::neg(base[i % NR]));
       }
       simd::exp2_rough<V>(x);
       FOVEA_UNROLL for (int i = 0; i < kKeys / 2; ++i) {
@@ -302,33 +318,70 @@ struct TileAttention<TileProducts<V>, NR> {
     }
   }
 
+  // Weights of the strip at key p by careful_exponent, and their sums, after the scores of the
+  // strip kAhead keys on where that exists (`ahead`). Returns what is held.
+  [[gnu::noinline]] static float* careful_strip(const Work& work, int64_t p, Float scale,
+                                                bool ahead, float* held, float* sums) {
+    if (ahead) score_strip(work, p + kAhead, held, [] {});
+    const float* const scores = scores_of(work, p);
+    const int64_t termed = work.terms == nullptr ? 0 : valid_keys(work, p);
+    FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
+      const Float reference = V::load(work.tile.max + r * V::kLanes);
+      const auto none = V::equal(reference, V::set(-kInfinity));
+      const Float base = V::select(none, V::set(0.f), reference);
+      Float sum = V::set(0.f);
+      for (int64_t i = 0; i < kStrip; i += 2) {
+        Float x[2];
+        FOVEA_UNROLL for (int odd = 0; odd < 2; ++odd) {
+          const int64_t at = (i + odd) * kLanes + r * V::kLanes;
+          const bool has_term = i + odd < termed;
+          const Float term = has_term ? V::load(work.terms + p * kLanes + at) : V::set(0.f);
+          x[odd] = careful_exponent<V>(V::load(scores + at), scale, term, base);
+        }
+        simd::exp2_rough<V>(x);
+        V::store(work.weights + (p + i) / 2 * kLanes + r * V::kLanes, V::pair(x[0], x[1]));
+        sum = V::add(sum, V::add(x[0], x[1]));
+      }
+      V::store(sums + r * V::kLanes, sum);
+    }
+    return held;
+  }
+
   template <bool kMasked>
   static FOVEA_INLINE void strips(const Work& work, Float scale) {
     const KeyRange& keys = work.keys;
     Tile& tile = work.tile;
-    const Float factor = kMasked ? V::set(1.f) : scale;
     alignas(64) float sums[kLanes], strip_sums[kLanes];
     Float sum[NR], base[NR];
     bool unset = false;  // some lane has no reference
+    bool large_reference = false;
     FOVEA_UNROLL for (int r = 0; r < NR; ++r) sum[r] = V::set(0.f);
     int64_t first = keys.begin;  // the first key whose values are not added yet
 
     const auto set_base = [&]() __attribute__((always_inline)) {
-      unset = false;
+      unset = large_reference = false;
       FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
         const Float reference = V::load(tile.max + r * V::kLanes);
         const auto none = V::equal(reference, V::set(-kInfinity));
         unset |= none != 0;
         base[r] = V::select(none, V::set(0.f), reference);
+        large_reference |= !V::all(rounds_once<V>(base[r]));
       }
     };
     set_base();
     const auto move = [&](int64_t p, const float* of) __attribute__((always_inline)) {
       FOVEA_UNROLL for (int r = 0; r < NR; ++r) V::store(sums + r * V::kLanes, sum[r]);
-      move_reference(work, first, p, factor, of, sums);
+      move_reference(work, first, p, scale, of, sums);
       FOVEA_UNROLL for (int r = 0; r < NR; ++r) sum[r] = V::load(sums + r * V::kLanes);
       first = p;
       set_base();
+    };
+
+    const auto carefully = [&](int64_t p, bool ahead, float* now, Float(&of)[NR])
+        __attribute__((always_inline)) {
+      now = careful_strip(work, p, scale, ahead, now, strip_sums);
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) of[r] = V::load(strip_sums + r * V::kLanes);
+      return now;
     };
 
     // Scores are computed kAhead keys before they are read: loads wait for a tile's stores.
@@ -339,7 +392,8 @@ struct TileAttention<TileProducts<V>, NR> {
     const int64_t share = kUnits / (work.depth + 1) + 1;
     for (int64_t p = keys.begin; p < keys.end; p += kStrip) {
       if (p + kAhead >= keys.end) store_accumulators(held);
-      if (kMasked || p + kStrip > keys.end) finish_scores<kMasked>(work, p, scale);
+      bool only_hide = true;
+      if (kMasked || p + kStrip > keys.end) only_hide = hide_scores<kMasked>(work, p);
       if (unset) {
         store_accumulators(held);
         move(p, nullptr);
@@ -348,13 +402,17 @@ struct TileAttention<TileProducts<V>, NR> {
       Exponentials at = begin;
       Float strip_sum[NR];
       FOVEA_UNROLL for (int r = 0; r < NR; ++r) strip_sum[r] = V::set(0.f);
-      if (p + kAhead < keys.end) {
-        score_strip(
-            work, p + kAhead, held, [&]() __attribute__((always_inline)) {
-              exponentials(at, share, factor, base, strip_sum);
-            });
+      if (large_reference || !only_hide) {
+        held = carefully(p, p + kAhead < keys.end, held, strip_sum);
+      } else {
+        if (p + kAhead < keys.end) {
+          score_strip(
+              work, p + kAhead, held, [&]() __attribute__((always_inline)) {
+                exponentials(at, share, scale, base, strip_sum);
+              });
+        }
+        exponentials(at, at.left, scale, base, strip_sum);
       }
-      exponentials(at, at.left, factor, base, strip_sum);
       bool large = false;
       FOVEA_UNROLL for (int r = 0; r < NR; ++r) {
         large |= V::less(V::set(kLargeSum), strip_sum[r]) != 0;
@@ -366,8 +424,12 @@ struct TileAttention<TileProducts<V>, NR> {
           strip_sum[r] = V::set(0.f);
         }
         move(p, strip_sums);
-        at = begin;
-        exponentials(at, kUnits, factor, base, strip_sum);
+        if (large_reference || !only_hide) {
+          carefully(p, false, nullptr, strip_sum);
+        } else {
+          at = begin;
+          exponentials(at, kUnits, scale, base, strip_sum);
+        }
       }
       FOVEA_UNROLL for (int r = 0; r < NR; ++r) sum[r] = V::add(sum[r], strip_sum[r]);
     }

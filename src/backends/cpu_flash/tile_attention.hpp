@@ -16,6 +16,7 @@
 
 #include "src/backends/cpu_flash/elements.hpp"
 #include "src/backends/cpu_flash/kernel_table.hpp"
+#include "src/backends/cpu_flash/pair_exponent.hpp"
 #include "src/backends/cpu_flash/tile.hpp"
 #include "src/backends/cpu_flash/tile_multiply.hpp"
 #include "src/simd/exp2.hpp"
@@ -78,9 +79,8 @@ struct TileAttention {
   }
 
   static FOVEA_INLINE Float masked_score(Float s, const Scale& scale, Float term) {
-    const Float hidden = V::set(-kInfinity);
     if constexpr (P::kGroup == 2) s = V::mul(s, scale.exponent);
-    return V::select(V::equal(term, hidden), hidden, V::add(s, term));
+    return with_term<V>(s, term);
   }
 
   template <bool kMasked>
@@ -106,28 +106,20 @@ struct TileAttention {
     }
   }
 
-  // The weight of one score of pairs. Rounded once, a score is off its own rounded maximum by half
-  // a unit in the last place, which is nothing while maxima stay below this and no weight above.
-  static constexpr float kRoundedOnce = 16777216.f;
-
-  // `careful`: with a term, or where maxima are beyond that. Each lane decides for itself, so that
-  // no row depends on its neighbours.
+  // The weight of one score of pairs. `careful`: with a term, or where some maximum is large.
   template <bool kCareful>
   static FOVEA_INLINE Float pair_weight(const float* score, const float* term, const Scale& scale,
                                         Float max) {
     const Float s = V::load(score);
-    Float x[1] = {V::fma(s, scale.exponent, V::neg(max))};
+    Float x[1];
     if constexpr (kCareful) {
-      const Float added = term == nullptr ? V::set(0.f) : V::load(term);
-      const Float twice = V::sub(masked_score(s, scale, added), max);
-      x[0] = V::select(V::equal(added, V::set(0.f)), x[0], twice);
-      x[0] = V::select(below(max), x[0], twice);
+      x[0] = careful_exponent<V>(s, scale.exponent, term == nullptr ? V::set(0.f) : V::load(term),
+                                 max);
+    } else {
+      x[0] = V::fma(s, scale.exponent, V::neg(max));
     }
     simd::exp2_rough<V>(x);
     return x[0];
-  }
-  static FOVEA_INLINE auto below(Float max) {
-    return V::less(V::max(max, V::neg(max)), V::set(kRoundedOnce));
   }
 
   template <bool kCareful>
@@ -164,7 +156,7 @@ struct TileAttention {
       }
     } else {
       bool careful = terms != nullptr;
-      FOVEA_UNROLL for (int r = 0; r < NR; ++r) careful |= !V::all(below(max[r]));
+      FOVEA_UNROLL for (int r = 0; r < NR; ++r) careful |= !V::all(rounds_once<V>(max[r]));
       if (careful) {
         pair_weights<true>(keys, scale, terms, max, scores, sum);
       } else {
