@@ -4,7 +4,6 @@
 
 #include "fovea/attention.hpp"
 #include "src/backends/block_lists.hpp"
-#include "src/backends/run_tensors.hpp"
 #include "src/core/list_shape.hpp"
 #include "src/core/text.hpp"
 
@@ -48,12 +47,13 @@ Receipt make_cpu_receipt(const ExecutionPathResult& report, const Instance& inst
 
 CpuPlan::CpuPlan(Problem problem, const ExecutionContext& context, Receipt receipt)
     : problem_(std::move(problem)),
+      tensors_(problem_, kCpu, 1),
       executor_(executor_of(context)),
       protected_kv_prefix_(context.protected_kv_prefix),
       receipt_(std::move(receipt)) {}
 
 Status CpuPlan::run(const AttentionTensors& tensors, Workspace workspace, Stream) const noexcept {
-  FOVEA_CHECK(check_tensors(problem_, tensors));
+  FOVEA_CHECK(tensors_.check(tensors));
   FOVEA_CHECK(check_workspace(workspace, workspace_bytes()));
   FOVEA_CHECK(check_values(tensors, problem_));
   if (protected_kv_prefix_ > 0) FOVEA_CHECK(check_prefix(tensors, problem_, protected_kv_prefix_));

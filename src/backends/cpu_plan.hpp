@@ -5,6 +5,7 @@
 
 #include "fovea/backend.hpp"
 #include "src/backends/instance.hpp"
+#include "src/backends/run_tensors.hpp"
 
 namespace fovea::backends {
 
@@ -37,6 +38,7 @@ class CpuPlan : public Plan {
 
  private:
   const Problem problem_;
+  const PlannedTensors tensors_;
   Executor& executor_;
   const int64_t protected_kv_prefix_;
   const Receipt receipt_;
