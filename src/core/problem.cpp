@@ -142,20 +142,23 @@ Status check_stride_set(const Problem& p) {
                             {"v", &p.v_strides, p.seq_kv, p.heads_kv, p.dim_v}};
   for (const Tensor& t : tensors) {
     const Strides& s = *t.strides;
-    const std::string field = concat(t.name, "_strides");
-    const std::string got = concat(s.batch, ',', s.seq, ',', s.head);
-    if (s.batch < 0 || s.seq < 0 || s.head < 0)
-      return refuse(ReasonCode::strides, field, got, "0 or more");
+    // Texts for refusals only: every call is validated.
+    const auto field = [&] { return concat(t.name, "_strides"); };
+    const auto refused = [&](const char* accepted) {
+      return refuse(ReasonCode::strides, field(), concat(s.batch, ',', s.seq, ',', s.head),
+                    accepted);
+    };
+    if (s.batch < 0 || s.seq < 0 || s.head < 0) return refused("0 or more");
     if (p.layout == Layout::packed && s.batch != 0)
-      return refuse(ReasonCode::strides, field, got, "a batch stride of 0 when packed");
+      return refused("a batch stride of 0 when packed");
     const int64_t last = saturating_add(
         saturating_add(saturating_multiply(std::max<int64_t>(p.batch - 1, 0), s.batch),
                        saturating_multiply(std::max<int64_t>(t.seq - 1, 0), s.seq)),
         saturating_add(saturating_multiply(t.heads - 1, s.head), t.dim));
     const int64_t elements = saturating_product({p.batch, t.seq, t.heads, t.dim});
     if (saturating_multiply(std::max(last, elements), bytes) == kMaxSize)
-      return too_large(ReasonCode::strides, p.strides_kind == StridesKind::custom ? field : "seq_q",
-                       t.name);
+      return too_large(ReasonCode::strides,
+                       p.strides_kind == StridesKind::custom ? field() : "seq_q", t.name);
   }
   return {};
 }
