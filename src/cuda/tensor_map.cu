@@ -5,15 +5,14 @@
 namespace fovea::cuda {
 namespace {
 
-using Encode = decltype(&cuTensorMapEncodeTiled);
-
-Encode find_encode() {
+template <class Function>
+Function find(const char* name) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found{};
-  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                             12000, cudaEnableDefault, &found);
+  const cudaError_t error =
+      cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found);
   return error == cudaSuccess && found == cudaDriverEntryPointSuccess
-             ? reinterpret_cast<Encode>(function)
+             ? reinterpret_cast<Function>(function)
              : nullptr;
 }
 
@@ -21,7 +20,7 @@ Encode find_encode() {
 
 CUresult encode_tensor_map(CUtensorMap* map, const void* data, CUtensorMapDataType type,
                            const MapShape& shape, int box_rows, int box_panels) {
-  static const Encode encode = find_encode();
+  static const auto encode = find<decltype(&cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
   if (!encode) return CUDA_ERROR_NOT_FOUND;
   const bool whole = whole_panels(shape.columns);
   const std::int64_t columns = whole ? kPanelColumns : shape.columns;
@@ -47,6 +46,12 @@ CUresult encode_tensor_map(CUtensorMap* map, const void* data, CUtensorMapDataTy
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess || cudaSetDevice(device) != cudaSuccess) return result;
   return attempt();
+}
+
+CUresult move_tensor_map(CUtensorMap* map, const void* data) {
+  static const auto replace =
+      find<decltype(&cuTensorMapReplaceAddress)>("cuTensorMapReplaceAddress");
+  return replace ? replace(map, const_cast<void*>(data)) : CUDA_ERROR_NOT_FOUND;
 }
 
 }  // namespace fovea::cuda

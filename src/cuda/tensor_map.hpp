@@ -25,5 +25,7 @@ constexpr bool whole_panels(std::int64_t columns) { return columns % kPanelColum
 /// written. Returns a CUresult; CUDA_ERROR_NOT_FOUND when the driver has no tensor maps.
 CUresult encode_tensor_map(CUtensorMap* map, const void* data, CUtensorMapDataType type,
                            const MapShape& shape, int box_rows, int box_panels);
+/// The same map of a tensor at another address. Results as above.
+CUresult move_tensor_map(CUtensorMap* map, const void* data);
 
 }  // namespace fovea::cuda

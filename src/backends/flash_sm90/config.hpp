@@ -25,6 +25,7 @@ struct Problem {
   int list_block_q = 128, list_block_kv = 128;            // tokens of a block: 64 or 128
   bool out_float = false;
   int multiprocessors = 0;  // use at most so many; 0: all
+  friend bool operator==(const Problem&, const Problem&) = default;
 };
 
 /// More than any Hopper part has; workspaces are sized for it before the device is known.

@@ -60,10 +60,22 @@ struct LaunchStatus {
 /// A sentence for a failed launch; static storage.
 const char* describe(const LaunchStatus& status);
 
-/// What is known of the devices that one choice has run on. Filled by the first launch on a device;
-/// thread-safe.
+/// Tensor maps of a call, kept for calls that differ from it by addresses only. Thread-safe: one
+/// thread fills it, others encode maps of their own until it has.
+struct MapCache {
+  enum State : int { empty, filling, full };
+  std::atomic<int> state{empty};
+  Problem problem;
+  Tensor q, k, v, out;
+  alignas(64) std::array<std::byte, 4 * 128> maps{};  // CUtensorMap of q, k, v, out
+};
+
+/// What is known of the devices that one choice has run on, and of its kernel. Filled by the first
+/// launch; thread-safe.
 struct DeviceCache {
   std::array<std::atomic<int>, 64> multiprocessors{};
+  std::atomic<const KernelInfo*> kernel{};
+  MapCache maps;
 };
 
 /// Loads the kernel of the choice on a device and learns what a launch needs of it, so that the
