@@ -262,7 +262,7 @@ TEST(Validation, TheCommittedRecordsCoverWhatModelsUse) {
   EXPECT_FALSE(covers(*record, other));
   EXPECT_EQ(missing_validation(path, other, facts),
             "its validation record does not cover head sizes 72/72 (it has 32/32 64/64 80/48 "
-            "128/128 192/128 256/256)");
+            "96/96 128/128 192/128 256/256)");
 }
 
 // Whatever ran on a path that nobody has inspected, it is not verified.

@@ -241,7 +241,7 @@ class CheckTest(unittest.TestCase):
             (("--contract", "--backend", "FA4", "--device", "cuda"), 3, "flash-attn-4"),
             (("--contract", "--backend", "NO_SUCH"), 2, "NO_SUCH"),
             (("--contract", "--backend", "SAGE_ATTN", "--import", "no_such_module"), 3, "no_such_module"),
-            (("--contract", "--backend", "FLASH_ATTN", "--device", "rocm"), 3, "rocm"),
+            (("--contract", "--backend", "FLASH_ATTN", "--device", "rocm"), 3, "torch"),
             (("--contract", "--backend", "FLASH_ATTN", "--device", "npu"), 3, "torch_npu"),
             (("--contract", "--backend", "NO_SUCH", "--provider", "fovea", "--device", "cpu"), 2, "NO_SUCH"),
         ):

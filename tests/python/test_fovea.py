@@ -266,6 +266,8 @@ class ReportTest(unittest.TestCase):
         there = fovea.explain(device="H200", facts={"cudnn": "9.14.0"}, backend="CUDNN_ATTN",
                               problem="bf16 b1 h4 s256 d128")  # fmt: skip
         self.assertEqual((there["platform"], there["facts"]["sm"], there["facts"]["cudnn"]), ("cuda", "90", "9.14.0"))
+        self.assertEqual(there["entries"][0]["support"], "unmigrated")  # the record is of another version
+        there = fovea.explain(device="h200", backend="CUDNN_ATTN", problem="bf16 b1 h4 s256 d128")
         self.assertEqual(there["entries"][0]["support"], "supported")
         with self.assertRaisesRegex(fovea.FoveaError, "unknown device preset 'h2000'.*did you mean 'h200'"):
             fovea.explain(device="h2000")

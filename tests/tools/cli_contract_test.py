@@ -134,10 +134,9 @@ class ExplainRecordTest(CliTest):
 
     def test_a_record_of_another_version_is_named(self):
         arguments = ("--device", "h200", "--backend", "CUDNN_ATTN", "--problem", "bf16 b1 h2 s64 d128")
-        self.assertIn(
-            "its validation record is of cudnn 9.14.0, not of 9.19", self.succeed("explain", *arguments).out
-        )
-        self.assertEqual(self.entry(*arguments, "--facts", "CUDNN=9.14")["support"], "supported")
+        self.assertEqual(self.entry(*arguments)["support"], "supported")
+        out = self.succeed("explain", *arguments, "--facts", "CUDNN=9.14").out
+        self.assertIn("its validation record is of cudnn 9.19.0, not of 9.14", out)
 
     def test_a_record_without_the_rule_asks_for_the_kernel(self):
         out = self.succeed(
