@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/backends/cpu_flash/kernel_table.hpp"
+#include "src/backends/cpu_flash/few_scores.hpp"
 
 namespace fovea::cpu_flash {
 namespace {
@@ -379,6 +380,7 @@ class Call {
 void run(const Params& params, const KernelTable& kernels, void* workspace,
          Executor& executor) noexcept {
   if (params.heads_q == 0 || params.seq_q == 0) return;
+  if (has_few_scores(params)) return attend_few_scores(params, executor);
   Call(params, kernels, workspace, executor.workers()).run(executor);
 }
 

@@ -376,9 +376,10 @@ inline Answer answer(const Call& call) {
           keys.push_back(j);
           nan |= std::isnan(s) || s == std::numeric_limits<double>::infinity();
           max = std::max(max, s);
-          a.largest[row] = std::max(a.largest[row], std::fabs(s));
+          if (std::isfinite(s)) a.largest[row] = std::max(a.largest[row], std::fabs(s));
         }
-        if (keys.empty()) continue;
+        if (max == -std::numeric_limits<double>::infinity() && !nan)
+          continue;  // nothing has weight
         double* out = a.out.data() +
                       static_cast<size_t>(((b * call.seq_q + i) * call.heads_q + h) * call.dim_v);
         double sum = 0.0;

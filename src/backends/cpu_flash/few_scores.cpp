@@ -1,0 +1,77 @@
+#include "src/backends/cpu_flash/few_scores.hpp"
+
+#include <cmath>
+#include <limits>
+
+namespace fovea::cpu_flash {
+namespace {
+
+constexpr int64_t kMaxScores = 16;      // per head
+constexpr int64_t kMaxProducts = 2048;  // per head
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double dot(const float* a, const float* b, int64_t n) noexcept {
+  double sum[4] = {};
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4)
+    for (int64_t j = 0; j < 4; ++j)
+      sum[j] += static_cast<double>(a[i + j]) * static_cast<double>(b[i + j]);
+  for (; i < n; ++i) sum[0] += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+const float* at(const Tensor& t, int64_t batch, int64_t head, int64_t row) noexcept {
+  return static_cast<const float*>(t.data) + batch * t.batch + head * t.head + row * t.seq;
+}
+
+// One row; returns its LSE.
+double attend_row(const Params& p, int64_t batch, int64_t head, int64_t head_kv, int64_t row,
+                  float* out) noexcept {
+  double weight[kMaxScores] = {};
+  const float* value[kMaxScores] = {};
+  const float* const query = at(p.q, batch, head, row);
+  double largest = -kInfinity;
+  for (int64_t j = 0; j < p.seq_kv; ++j) {
+    value[j] = at(p.v, batch, head_kv, j);
+    weight[j] = static_cast<double>(p.scale) * dot(query, at(p.k, batch, head_kv, j), p.head_dim);
+    if (weight[j] > largest || std::isnan(weight[j])) largest = weight[j];  // a NaN stays
+  }
+  double sum = 0;
+  for (int64_t j = 0; j < p.seq_kv; ++j) {
+    // When every score is -inf the weights are 0, not exp(-inf + inf).
+    weight[j] = largest == -kInfinity ? 0 : std::exp(weight[j] - largest);
+    sum += weight[j];
+  }
+  const double inverse = sum == 0 ? 1 : 1 / sum;
+  for (int64_t d = 0; d < p.dim_v; ++d) {
+    double o = 0;
+    for (int64_t j = 0; j < p.seq_kv; ++j) o += weight[j] * static_cast<double>(value[j][d]);
+    out[d] = static_cast<float>(o * inverse);
+  }
+  return sum == 0 ? -kInfinity : largest + std::log(sum);
+}
+
+}  // namespace
+
+bool has_few_scores(const Params& p) noexcept {
+  return p.seq_kv > 0 && p.seq_q <= kMaxScores && p.seq_kv <= kMaxScores / p.seq_q &&
+         p.head_dim + p.dim_v <= kMaxProducts / (p.seq_q * p.seq_kv) && p.dtype == FloatType::f32 &&
+         p.out_dtype == FloatType::f32 && p.cu_seqlens_q == nullptr && p.kv_lengths == nullptr &&
+         p.num_masks == 0 && p.blocks.counts == nullptr && p.left < 0 && p.right < 0;
+}
+
+void attend_few_scores(const Params& p, Executor& executor) noexcept {
+  const int64_t group = p.heads_q / p.heads_kv;
+  executor.parallel_for(p.batch * p.heads_q, [&](int64_t index, int) {
+    const int64_t batch = index / p.heads_q, head = index % p.heads_q;
+    for (int64_t row = 0; row < p.seq_q; ++row) {
+      float* const out =
+          static_cast<float*>(p.out) + batch * p.out_batch + head * p.out_head + row * p.out_seq;
+      const double lse = attend_row(p, batch, head, head / group, row, out);
+      if (p.lse != nullptr)
+        p.lse[(batch * p.heads_q + head) * p.lse_rows + row] = static_cast<float>(lse);
+    }
+  });
+}
+
+}  // namespace fovea::cpu_flash
