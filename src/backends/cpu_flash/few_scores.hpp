@@ -7,7 +7,8 @@
 
 namespace fovea::cpu_flash {
 
-// Whether a call is served here: float32 in and out, padded, no key hidden, and little to compute.
+// Whether a call is served here: float32 in and out, padded, no diagonal, no additive mask, and
+// little to compute.
 bool has_few_scores(const Params& params) noexcept;
 
 // Row by row in float64. Bitwise the same for any number of workers.

@@ -61,6 +61,17 @@ TEST(CpuFlash, FewScores) {
         const std::string what =
             "q" + std::to_string(q) + " kv" + std::to_string(kv) + " d" + std::to_string(d);
         expect_agreement(call, what);
+        Call hidden = call;
+        hidden.add_mask(random, MaskType::boolean, false, true, true, 0.4);
+        expect_agreement(hidden, what + " mask");
+        hidden.add_mask(random, MaskType::uint8, false, false, false, 0.3);
+        hidden.add_mask(random, MaskType::f32, false, false, true, 0.1);
+        expect_agreement(hidden, what + " masks");
+        hidden = call;
+        hidden.lengths = {kv / 2};
+        expect_agreement(hidden, what + " length");
+        hidden.add_lists(random, 64, 64, 0.5, false, true);
+        expect_agreement(hidden, what + " lists");
         // In front of other keys and behind them; a row of scores of -inf alone.
         for (int64_t key : {int64_t{0}, kv - 1})
           for (const float x : {kNan, kInf, -kInf}) {
