@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "src/backends/cpu_flash/kernel_table.hpp"
 #include "src/backends/cpu_flash/few_scores.hpp"
+#include "src/backends/cpu_flash/kernel_table.hpp"
 
 namespace fovea::cpu_flash {
 namespace {
