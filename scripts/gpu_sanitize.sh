@@ -49,14 +49,20 @@ cases() {
     RADIAL_ATTN) printf '%s\n' \
       'bf16 b1 h2 s1000 d128 sparse=radial(frames=8,tokens=120) lse=1' 'f16 b2 h2 s640 d64 sparse=radial(frames=5)' ;;
     LOCAL_SPARSE_ATTN) printf '%s\n' 'bf16 b1 h4 s1000 d96 hk=2 sparse=local(frames=2,window=2) lse=1' ;;
+    BLOCK_SPARSE_ATTN) printf '%s\n' \
+      'bf16 b1 h2 s1000 d128 sparse=random(density=0.4,q=64,kv=64) lse=1' \
+      'bf16 b1 h4 s2100 d128 hk=2 sparse=topk(sparsity=0.5,block=128) lse=1' \
+      'f16 b2 h2 s1300 d64 kvlen=1300,700 sparse=topk(sparsity=0.6,block=64,prefix=70) lse=1' ;;
   esac
 }
 
 deadline=$((SECONDS + box)) clean=0 failed=() late=() ran=0
 for tool in $tools; do
-  for backend in FLASH_ATTN_3 FLASH_ATTN_2 TORCH_SDPA RADIAL_ATTN LOCAL_SPARSE_ATTN; do
+  for backend in FLASH_ATTN_3 FLASH_ATTN_2 TORCH_SDPA RADIAL_ATTN LOCAL_SPARSE_ATTN BLOCK_SPARSE_ATTN; do
     # Its flags between thread blocks are told from whatever the workspace held before.
     [[ $tool:$backend == initcheck:FLASH_ATTN_3 ]] && continue
+    # Averages of tokens that do not exist are copied with their group and not used.
+    [[ $tool:$backend == initcheck:BLOCK_SPARSE_ATTN ]] && continue
     left=$((deadline - SECONDS))
     if ((left <= 0)); then
       late+=("$tool:$backend")
