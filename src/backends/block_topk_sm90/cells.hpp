@@ -5,10 +5,10 @@ namespace fovea::block_topk_sm90 {
 
 /// Tokens that are averaged before scores are taken.
 inline constexpr int kCellTokens = 16;
-/// Cells that are multiplied at once.
-inline constexpr int kGroupCells = 64;
+/// Cells that are multiplied at once, a group.
+inline constexpr int kQueryCells = 64, kKeyCells = 128;
 /// Factors of a group in the workspace: one for each block, room for blocks of 64 tokens.
-inline constexpr int kGroupFactors = 16;
+inline constexpr int kQueryFactors = kQueryCells / 4, kKeyFactors = kKeyCells / 4;
 
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 /// Elements of a cell's row in the workspace.

@@ -22,13 +22,13 @@ WorkspaceLayout workspace_layout(const Call& call) noexcept {
   layout.counts = take(heads_q * rows * 4);
   layout.indices = take(heads_q * rows * call.most * 4);
   if (!selects(call)) return layout;
-  const std::int64_t q_groups = heads_q * ceil_div(call.seq_q, kGroupCells * kCellTokens);
-  const std::int64_t k_groups = heads_kv * ceil_div(call.seq_kv, kGroupCells * kCellTokens);
-  const std::int64_t group_bytes = kGroupCells * padded_dim(call.head_dim) * 2;
-  layout.q_cells = take(q_groups * group_bytes);
-  layout.k_cells = take(k_groups * group_bytes);
-  layout.q_factors = take(q_groups * kGroupFactors * 4);
-  layout.k_factors = take(k_groups * kGroupFactors * 4);
+  const std::int64_t q_groups = heads_q * ceil_div(call.seq_q, kQueryCells * kCellTokens);
+  const std::int64_t k_groups = heads_kv * ceil_div(call.seq_kv, kKeyCells * kCellTokens);
+  const std::int64_t cell_bytes = padded_dim(call.head_dim) * 2;
+  layout.q_cells = take(q_groups * kQueryCells * cell_bytes);
+  layout.k_cells = take(k_groups * kKeyCells * cell_bytes);
+  layout.q_factors = take(q_groups * kQueryFactors * 4);
+  layout.k_factors = take(k_groups * kKeyFactors * 4);
   layout.scores = take(heads_q * rows * columns * 4);
   return layout;
 }

@@ -19,9 +19,11 @@ FOVEA_DEVICE int kv_length(const Call& c, int batch) {
 
 struct Pool {
   Heads heads;
-  int count, cells, groups;  // heads; cells and groups of each
-  std::uint8_t* out;         // [batch, count, groups] tiles
-  float* factors;            // [batch, count, groups, kGroupFactors]; NaN: an average is not finite
+  float scale;        // of the averages
+  int count, cells;   // heads of a batch item; cells of each
+  long long room;     // cells of whole groups of a head
+  std::uint8_t* out;  // [batch, count, groups] tiles
+  float* factors;     // [batch, count, room / 4]; NaN: an average is not finite
 };
 struct Pools {
   Call call;
@@ -31,13 +33,19 @@ struct Pools {
 inline constexpr int kPoolCells = 8;  // of a thread block: 128 tokens of a head
 inline constexpr int kPoolThreads = 32 * kPoolCells;
 
-/// Sixteen bytes that nothing reads again before they have left the caches.
+/// Sixteen bytes that leave the caches first.
 FOVEA_DEVICE uint4 load_once(const std::uint16_t* from) {
   uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(from));
+               : "l"(from), "l"(cuda::kEvictFirst));
   return v;
+}
+/// Sixteen bytes that leave the L2 cache last: `score` reads them next.
+FOVEA_DEVICE void store_kept(std::uint8_t* to, uint4 v) {
+  asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(to), "r"(v.x),
+               "r"(v.y), "r"(v.z), "r"(v.w), "l"(cuda::kEvictLast)
+               : "memory");
 }
 
 /// Blocks x: heads of queries, then heads of keys, neighbours sharing pages of memory in [B,S,H,D];
@@ -83,7 +91,7 @@ __global__ void __launch_bounds__(kPoolThreads, 5)
       mean[2 * i + 1] += Type::widen(words[i] >> 16);
     }
   }
-  const float share = 1.f / static_cast<float>(max(tokens, 1));
+  const float share = p.scale / static_cast<float>(max(tokens, 1));
   uint32_t largest = 0;
 #pragma unroll
   for (int i = 0; i < 8; i++) {
@@ -93,28 +101,28 @@ __global__ void __launch_bounds__(kPoolThreads, 5)
   largest = __reduce_max_sync(~0u, largest);
   if (lane == 0) exponents[warp] = largest >> 23;
   __syncthreads();
-  // The largest average of a block gets the exponent of 1, so that f16 keeps eleven bits of all
-  // that reach 2^-14 of it.
+  // f16 holds most averages as they are. Where the largest of a block is below 2^-5 or has 2^15, it
+  // gets the exponent of 1, so that f16 keeps eleven bits of all that reach 2^-14 of it.
   uint32_t exponent = 0;
 #pragma unroll
   for (int i = 0; i < kCells; i++) exponent = max(exponent, exponents[warp / kCells * kCells + i]);
-  const uint32_t shift = min(exponent, 253u);
+  const bool plain = exponent >= 127 - 5 && exponent < 127 + 15;
+  const uint32_t shift = plain ? 127 : min(exponent, 253u);
   const float up = __uint_as_float((254u - shift) << 23);
   if (cell >= p.cells) return;
-  const long long group =
-      (static_cast<long long>(batch) * p.count + head) * p.groups + cell / kGroupCells;
-  const int in_group = cell % kGroupCells;
+  const long long before = (static_cast<long long>(batch) * p.count + head) * p.room;
   if (half == 0 && 8 * chunk < kDim) {
     uint4 packed;
     packed.x = cuda::F16::pack(mean[0] * up, mean[1] * up);
     packed.y = cuda::F16::pack(mean[2] * up, mean[3] * up);
     packed.z = cuda::F16::pack(mean[4] * up, mean[5] * up);
     packed.w = cuda::F16::pack(mean[6] * up, mean[7] * up);
-    const int row = keys ? A::key_row(in_group) : A::query_row(in_group);
-    *reinterpret_cast<uint4*>(p.out + group * A::kGroupBytes + A::offset(row, chunk)) = packed;
+    store_kept(p.out + before * (2 * kDim) +
+                   (keys ? A::key_offset(cell, chunk) : A::query_offset(cell, chunk)),
+               packed);
   }
-  if (lane == 0 && in_group % kCells == 0)
-    p.factors[group * kGroupFactors + in_group / kCells] =
+  if (lane == 0 && cell % kCells == 0)
+    p.factors[before / 4 + (keys ? A::key_factor(cell / kCells) : A::query_factor(cell / kCells))] =
         __uint_as_float(exponent == 255 ? 0x7fffffffu : shift << 23);
 }
 

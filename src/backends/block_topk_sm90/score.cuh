@@ -1,13 +1,19 @@
 // Scores of all pairs of blocks.
 //
 // A tile is 256 cells of queries of one head, 64 for each of four warpgroups. Every multiprocessor
-// has one thread block, which takes an equal share of all tiles times turns of four groups of 64
-// cells of keys; a seventeenth warp copies queries and groups ahead. A warpgroup multiplies the
-// next group while it reduces the last one to scores.
+// has one thread block, which takes an equal share of all tiles times groups of 128 cells of keys;
+// a seventeenth warp copies the queries of the next tile and groups ahead.
+//
+// The warpgroups take turns at the tensor cores, one product of 64 x 128 cells each: while one
+// multiplies, the others reduce theirs to scores. Left to themselves their products would run side
+// by side, end together and leave the tensor cores idle while all of them reduce. What follows the
+// sums of a thread, the addition over lanes and the logarithm, runs beside the next product.
 #pragma once
 
 #include "src/backends/block_topk_sm90/choose.cuh"
 #include "src/backends/block_topk_sm90/pool.cuh"
+#include "src/backends/block_topk_sm90/reduce.cuh"
+#include "src/cuda/mma.cuh"
 #include "src/cuda/wgmma.cuh"
 
 namespace fovea::block_topk_sm90 {
@@ -15,8 +21,7 @@ namespace fovea::block_topk_sm90 {
 inline constexpr int kWarpgroups = 4;
 inline constexpr int kConsumers = 128 * kWarpgroups;
 inline constexpr int kScoreThreads = kConsumers + 32;
-inline constexpr int kTileCells = kGroupCells * kWarpgroups;  // of queries
-inline constexpr int kTurnGroups = 4;  // of keys, between two waits without a product under way
+inline constexpr int kTileCells = kQueryCells * kWarpgroups;
 
 struct Score {
   Call call;
@@ -27,25 +32,70 @@ struct Score {
   int q_groups, k_groups;  // of a head
   int rows, columns;
   int protected_blocks;
-  int q_tiles, k_turns;  // of a head: tiles of queries, turns of kTurnGroups groups of keys
-  long long work;        // turns of all tiles
+  int q_tiles;     // of a head
+  long long work;  // groups of keys of all tiles
 };
+
+/// The groups of keys of consecutive tiles that a thread block takes.
+struct Share {
+  long long begin;
+  int groups;
+
+  FOVEA_DEVICE explicit Share(const Score& p) {
+    begin = p.work * blockIdx.x / gridDim.x;
+    groups = static_cast<int>(p.work * (blockIdx.x + 1) / gridDim.x - begin);
+  }
+};
+/// What a thread block does of one tile.
+struct Piece {
+  int plane, tile, plane_kv;
+  int columns, cells;  // of keys
+  int begin, end;      // groups; none where a row keeps every block
+  int missed;          // whether scores of the warp that holds this do not hold
+};
+/// The piece that follows the first `done` groups of the block's share, of which some are left;
+/// they are counted up.
+FOVEA_DEVICE Piece take(const Score& p, int& done) {
+  const Share share(p);
+  const int tile = static_cast<int>((share.begin + done) / p.k_groups);
+  const int group = static_cast<int>((share.begin + done) % p.k_groups);
+  Piece w;
+  w.plane = tile / p.q_tiles;
+  w.tile = tile - w.plane * p.q_tiles;
+  const int batch = w.plane / p.call.heads_q;
+  w.plane_kv =
+      batch * p.call.heads_kv + w.plane % p.call.heads_q / (p.call.heads_q / p.call.heads_kv);
+  const int length = kv_length(p.call, batch);
+  w.columns = divide_up(length, p.call.block);
+  w.cells = divide_up(length, kCellTokens);
+  const int first = min(w.columns, p.protected_blocks);
+  const int kept = min(kept_blocks(w.columns, first, p.call.sparsity), p.call.most);
+  const int groups = kept == w.columns ? 0 : divide_up(w.cells, kKeyCells);
+  const int taken = min(share.groups - done, p.k_groups - group);
+  w.begin = group;
+  w.end = max(min(group + taken, groups), group);
+  done += taken;
+  return w;
+}
 
 /// Shared memory of a thread block, in bytes from a multiple of 1024: two tiles of queries, a ring
 /// of groups of keys.
 template <int kDim>
 struct Ring {
-  static constexpr uint32_t kGroupBytes = kGroupCells * kDim * 2;
-  static constexpr uint32_t kFactorBytes = kGroupFactors * 4;
-  static constexpr int kStages = kDim == 128 ? 6 : 12;
-  static constexpr uint32_t kTileBytes = kWarpgroups * kGroupBytes;
+  static constexpr uint32_t kQueryBytes = kQueryCells * kDim * 2;
+  static constexpr uint32_t kKeyBytes = kKeyCells * kDim * 2;
+  static constexpr uint32_t kFactorBytes = kKeyFactors * 4;
+  static constexpr int kStages = kDim == 128 ? 3 : 8;
+  static constexpr uint32_t kTileBytes = kWarpgroups * kQueryBytes;
   static constexpr uint32_t kKeys = 2 * kTileBytes;
-  static constexpr uint32_t kFactors = kKeys + kStages * kGroupBytes;
+  static constexpr uint32_t kFactors = kKeys + kStages * kKeyBytes;
   static constexpr uint32_t kQFull = kFactors + kStages * kFactorBytes;
   static constexpr uint32_t kQEmpty = kQFull + 16;
   static constexpr uint32_t kFull = kQEmpty + 16;
   static constexpr uint32_t kEmpty = kFull + 8 * kStages;
-  static constexpr uint32_t kBytes = kEmpty + 8 * kStages;
+  static constexpr uint32_t kPieces = kEmpty + 8 * kStages;  // of each warp
+  static constexpr uint32_t kMissed = kPieces + kConsumers / 32 * sizeof(Piece);
+  static constexpr uint32_t kBytes = kMissed + kConsumers;
   static_assert(kBytes <= 227 * 1024);
 };
 
@@ -59,211 +109,234 @@ struct Place {
   }
 };
 
-/// A score is a log2-sum-exp2 over the pairs of cells of two blocks. Every pair of blocks is added
-/// up by the same threads in the same order, so that equal blocks tie to the bit.
-template <int kCells>
-struct Reduce {
-  static constexpr int kOwn = 16 / kCells;      // blocks of keys in a thread's columns
-  static constexpr int kTerms = 32 / kOwn;      // of each
-  static constexpr int kResults = kOwn / 2;     // blocks whose score a thread ends with
-  static constexpr int kRowLanes = kCells / 2;  // lanes / 4 that share a block of queries
-  // What the plain sum can hold: terms below 2^-126 are lost, which is 2^-30 of the least sum.
-  static constexpr float kLeast = 0x1p-90f, kMost = 0x1p120f;
-
-  /// Adds up over the lanes of a block of queries: the lower half keeps the first results.
-  FOVEA_DEVICE static void fold(float (&result)[kResults], const float (&sum)[kOwn]) {
-    const bool upper = threadIdx.x & 4;
-#pragma unroll
-    for (int m = 0; m < kResults; m++) {
-      const float other = upper ? sum[m] : sum[kResults + m];
-      result[m] = (upper ? sum[kResults + m] : sum[m]) + __shfl_xor_sync(~0u, other, 4);
-      if constexpr (kRowLanes == 4) result[m] += __shfl_xor_sync(~0u, result[m], 8);
+/// One thread: copies what the share needs, in the order in which it is read.
+template <int kDim>
+FOVEA_DEVICE void copy_ahead(const Score& p, uint32_t shared) {
+  using Layout = Ring<kDim>;
+  Place<2> tile;
+  Place<Layout::kStages> place;
+  const int groups = Share(p).groups;
+#pragma unroll 1
+  for (int done = 0; done < groups;) {
+    const Piece w = take(p, done);
+    if (w.begin == w.end) continue;
+    const int q_group = w.tile * kWarpgroups;
+    const uint32_t bytes = min(kWarpgroups, p.q_groups - q_group) * Layout::kQueryBytes;
+    const uint32_t q_full = shared + Layout::kQFull + 8 * tile.stage;
+    cuda::mbarrier_wait(shared + Layout::kQEmpty + 8 * tile.stage, tile.parity ^ 1);
+    cuda::mbarrier_expect(q_full, bytes);
+    cuda::bulk_load(
+        shared + tile.stage * Layout::kTileBytes,
+        p.q_cells + (static_cast<long long>(w.plane) * p.q_groups + q_group) * Layout::kQueryBytes,
+        bytes, q_full);
+    tile.advance();
+#pragma unroll 1
+    for (int group = w.begin; group < w.end; group++) {
+      const uint32_t full = shared + Layout::kFull + 8 * place.stage;
+      const long long source = static_cast<long long>(w.plane_kv) * p.k_groups + group;
+      cuda::mbarrier_wait(shared + Layout::kEmpty + 8 * place.stage, place.parity ^ 1);
+      cuda::mbarrier_expect(full, Layout::kKeyBytes + Layout::kFactorBytes);
+      cuda::bulk_load(shared + Layout::kKeys + place.stage * Layout::kKeyBytes,
+                      p.k_cells + source * Layout::kKeyBytes, Layout::kKeyBytes, full);
+      cuda::bulk_load(shared + Layout::kFactors + place.stage * Layout::kFactorBytes,
+                      p.k_factors + source * kKeyFactors, Layout::kFactorBytes, full);
+      place.advance();
     }
   }
-  /// The largest of a block pair, in all its lanes.
-  FOVEA_DEVICE static float maximum(float x) {
-    x = fmaxf(x, __shfl_xor_sync(~0u, x, 4));
-    return kRowLanes == 4 ? fmaxf(x, __shfl_xor_sync(~0u, x, 8)) : x;
-  }
-  /// Term t of block `own` of a thread: its accumulator.
-  FOVEA_DEVICE static constexpr int at(int own, int t) { return own * kTerms + t; }
+}
 
-  /// x(k, t): term t of block k of this thread, as a power of two.
-  template <class Terms>
-  FOVEA_DEVICE static void sums(float (&result)[kResults], Terms&& x) {
-    float sum[kOwn];
-#pragma unroll
-    for (int k = 0; k < kOwn; k++) {
-      float part[2];
-#pragma unroll
-      for (int t = 0; t < kTerms; t++) {
-        const float term = cuda::exp2_fast(x(k, t));
-        part[t % 2] = t < 2 ? term : part[t % 2] + term;
-      }
-      sum[k] = part[0] + part[1];
-    }
-    fold(result, sum);
-  }
-  /// The scores where sums do not fit: relative to the largest term, whose logarithm is added.
-  template <class Terms>
-  FOVEA_DEVICE static void scaled_scores(float (&result)[kResults], Terms&& x) {
-    float sum[kOwn], largest[kOwn];
-#pragma unroll
-    for (int k = 0; k < kOwn; k++) {
-      largest[k] = x(k, 0);
-#pragma unroll
-      for (int t = 1; t < kTerms; t++) largest[k] = fmaxf(largest[k], x(k, t));
-      largest[k] = maximum(largest[k]);
-      sum[k] = 0.f;
-#pragma unroll
-      for (int t = 0; t < kTerms; t++) sum[k] += cuda::exp2_fast(x(k, t) - largest[k]);
-    }
-    fold(result, sum);
-    const bool upper = threadIdx.x & 4;
-#pragma unroll
-    for (int m = 0; m < kResults; m++)
-      result[m] = (upper ? largest[kResults + m] : largest[m]) + __log2f(result[m]);
-  }
-};
-
-/// What a consumer thread knows of its rows.
+/// What a thread knows of its tile.
 template <int kDim, int kCells>
-struct Consumer {
+struct TileView {
   using R = Reduce<kCells>;
   using Layout = Ring<kDim>;
-  static constexpr int kBlocks = kGroupCells / kCells;
-  static constexpr uint32_t kPanelBytes = cuda::Tile::panel_bytes(kGroupCells);
+  static constexpr int kBlocks = kKeyCells / kCells;
 
   const Score& p;
-  uint32_t shared, q_low, k_low;
-  uint32_t factors;  // of this thread's blocks of keys in the first stage
-  int cells;         // of keys
-  int columns;       // from this thread's first one on; none for a row that does not exist
-  int cell;          // first of this thread's cells of queries
-  float q_factor;
-  float* scores;  // of the row, from the first column on
-  bool rows_whole;
+  Piece& w;         // of this warp, in shared memory
+  uint32_t q_low;   // of this warpgroup's descriptor
+  int cells;        // of keys
+  bool rows_whole;  // every block of queries of this warp that exists is whole
+  bool rows_plain;  // and has the factor 1
 
-  /// Column of a group whose score a thread writes first.
+  // Where a thread's rows and columns lie is computed again whenever it is needed: accumulators
+  // leave no registers to keep it.
+
+  /// First cell of queries of this thread's row of blocks.
+  FOVEA_DEVICE int cell() const {
+    return w.tile * kTileCells + static_cast<int>(threadIdx.x / 32) * 16 +
+           static_cast<int>(threadIdx.x / 4 % 8) / R::kRowLanes * kCells;
+  }
+  FOVEA_DEVICE int row() const { return cell() / kCells; }
+  FOVEA_DEVICE std::uint8_t* missed() const {
+    return reinterpret_cast<std::uint8_t*>(&w - threadIdx.x / 32) + Layout::kMissed -
+           Layout::kPieces;
+  }
+  FOVEA_DEVICE float q_factor() const {
+    const long long group = static_cast<long long>(w.plane) * p.q_groups + cell() / kQueryCells;
+    return row() < p.rows ? p.q_factors[group * kQueryFactors + cell() % kQueryCells / kCells]
+                          : 1.f;
+  }
   FOVEA_DEVICE static int first_column() {
-    return 4 * R::kResults * static_cast<int>(threadIdx.x / 4 % 2) +
-           static_cast<int>(threadIdx.x % 4);
+    return 4 * R::mine(0) + static_cast<int>(threadIdx.x % 4);
+  }
+  /// Columns of the row, and their scores, from this thread's first one on.
+  FOVEA_DEVICE int columns() const { return row() < p.rows ? w.columns - first_column() : 0; }
+  FOVEA_DEVICE float* scores(int column) const {
+    return p.scores + (static_cast<long long>(w.plane) * p.rows + row()) * p.columns +
+           (first_column() + column);
   }
 
-  FOVEA_DEVICE void multiply(float (&s)[32], const Place<Layout::kStages>& place) const {
-    using Tile = cuda::Tile;
-    cuda::mbarrier_wait(shared + Layout::kFull + 8 * place.stage, place.parity);
-    cuda::pin(s);
+  /// The product with the group of keys at `keys`.
+  FOVEA_DEVICE void multiply(float (&s)[R::kValues], uint32_t keys) const {
+    using cuda::Tile;
+    const uint32_t k = cuda::uniform(Tile::descriptor_low(keys, 16));
+    // Accumulators begin as nothing, so that they occupy no registers before.
+#pragma unroll
+    for (int n = 0; n < R::kValues; n++) asm volatile("" : "=f"(s[n]));
     cuda::wgmma_fence();
-    const uint32_t k = k_low + (place.stage * Layout::kGroupBytes >> 4);
 #pragma unroll
     for (int step = 0; step < kDim / 16; step++) {
-      const uint32_t at =
-          (step / Tile::kStepsPerPanel * kPanelBytes + step % Tile::kStepsPerPanel * 32) >> 4;
-      cuda::WgmmaShared<cuda::F16, kGroupCells>::multiply(s, Tile::descriptor(q_low + at),
-                                                          Tile::descriptor(k + at), step != 0);
+      const uint32_t panel = step / Tile::kStepsPerPanel,
+                     in_panel = step % Tile::kStepsPerPanel * 32;
+      cuda::WgmmaShared<cuda::F16, kKeyCells>::multiply(
+          s, Tile::descriptor(q_low + ((panel * kQueryCells * Tile::kRowBytes + in_panel) >> 4)),
+          Tile::descriptor(k + ((panel * kKeyCells * Tile::kRowBytes + in_panel) >> 4)), step != 0);
     }
     cuda::wgmma_commit();
   }
 
-  /// Reads the factors of a group, whose product is complete, and hands its buffer back.
-  FOVEA_DEVICE void release(float (&factor)[R::kOwn], int stage) const {
-    const uint32_t from = factors + stage * Layout::kFactorBytes;
+  FOVEA_DEVICE static float k_factor(uint32_t factors, int k) {
+    return __uint_as_float(cuda::shared_load_4(factors + 16 * k));
+  }
+  /// Whether the factors of the blocks of a group, and of this warp's rows, are 1.
+  FOVEA_DEVICE bool plain(uint32_t factors) const {
+    bool ones = true;
 #pragma unroll
-    for (int k = 0; k < R::kOwn; k++)
-      factor[k] = __uint_as_float(cuda::shared_load_4(from + 16 * k));
-    __syncwarp();
-    cuda::mbarrier_arrive_if(threadIdx.x % 32 == 0, shared + Layout::kEmpty + 8 * stage);
+    for (int k = 0; k < R::kOwn; k++) ones &= k_factor(factors, k) == 1.f;
+    return __all_sync(~0u, ones) && rows_plain;
   }
 
-  FOVEA_DEVICE void reduce(const float (&s)[32], float (&factor)[R::kOwn], int group) const {
+  /// Products of averages to logarithms of terms. Of a block that is not whole, cells that do not
+  /// exist have no term; blocks that do not exist at all are never written.
+  FOVEA_DEVICE void complete(float (&s)[R::kValues], bool as_it_is, uint32_t factors,
+                             int group) const {
+    if (!as_it_is) {
+      const float q = q_factor();
 #pragma unroll
-    for (int k = 0; k < R::kOwn; k++) factor[k] *= q_factor;
-    // Rounded on its own wherever it is used, so that equal blocks have equal terms.
-    const auto product = [&](int k, int t) { return __fmul_rn(s[R::at(k, t)], factor[k]); };
-    // Cells that do not exist have no term.
-    const auto existing = [&](int k, int t) {
-      const int i = t / 4 * 2 + t % 2, h = t / 2 % 2, quad = threadIdx.x % 4;
-      const bool exists =
-          group * kGroupCells + (4 * k + quad) * kCells + i < cells && cell + h < p.q_count;
-      return exists ? product(k, t) : -INFINITY;
-    };
-    float result[R::kResults];
-    if (rows_whole && (group + 1) * kGroupCells <= cells)
-      R::sums(result, product);
-    else
-      R::sums(result, existing);
-    const int column = group * kBlocks;
-    bool fits = true;
+      for (int k = 0; k < R::kOwn; k++) {
+        const float x = q * k_factor(factors, k);
 #pragma unroll
-    for (int m = 0; m < R::kResults; m++)
-      fits =
-          fits && ((result[m] >= R::kLeast && result[m] <= R::kMost) || column + 4 * m >= columns);
-    float score[R::kResults];
-#pragma unroll
-    for (int m = 0; m < R::kResults; m++) score[m] = __log2f(result[m]);
-    if (!__all_sync(~0u, fits)) {
-      float scaled[R::kResults];
-      R::scaled_scores(scaled, existing);
-#pragma unroll
-      for (int m = 0; m < R::kResults; m++)
-        if (!(result[m] >= R::kLeast && result[m] <= R::kMost)) score[m] = scaled[m];
+        for (int t = 0; t < R::kTerms; t++) s[k * R::kTerms + t] *= x;
+      }
     }
-    const bool writes = kCells == 4 || (threadIdx.x & 8) == 0;
+    if (!rows_whole || (cells % kCells != 0 && (group + 1) * kKeyCells > cells)) {
+      int left[2];  // cells of keys from this thread's first block on, for either row
 #pragma unroll
-    for (int m = 0; m < R::kResults; m++)
-      if (writes && column + 4 * m < columns) scores[column + 4 * m] = score[m];
+      for (int h = 0; h < 2; h++) left[h] = cells_left(group, h);
+#pragma unroll
+      for (int n = 0; n < R::kValues; n++) {
+        const int k = n / R::kTerms, t = n % R::kTerms, h = t / 2 % 2;
+        if (4 * k * kCells + R::key_cell(t) >= left[h]) s[n] = -INFINITY;
+      }
+    }
+  }
+  FOVEA_DEVICE int cells_left(int group, int h) const {
+    const int row = cell() + static_cast<int>(threadIdx.x / 4 % R::kRowLanes) * 2 + h;
+    const int left = cells - (group * kBlocks + static_cast<int>(threadIdx.x % 4)) * kCells;
+    return row < p.q_count ? left : 0;
+  }
+
+  /// Writes the scores of a group, and whether some of the warp's do not hold; `missed` tells then
+  /// which of a thread's, as bits.
+  FOVEA_DEVICE void finish(const float (&sum)[R::kOwn], int group) const {
+    float result[R::kEnds];
+    R::fold(result, sum);
+    float* const to = scores(0);
+    const int end = columns();
+    unsigned bits = 0;
+#pragma unroll
+    for (int m = 0; m < R::kEnds; m++) {
+      const int column = group * kBlocks + 4 * m;
+      const float score = cuda::log2_fast(result[m]);
+      const bool holds = result[m] >= R::kLeast & result[m] <= R::kMost, exists = column < end;
+      if (exists & holds) to[column] = score;
+      bits |= exists & !holds ? 1u << m : 0;
+    }
+    const bool any = __any_sync(~0u, bits != 0);
+    if (any) missed()[threadIdx.x] = static_cast<std::uint8_t>(bits);
+    if (threadIdx.x % 32 == 0) w.missed = any;
+  }
+
+  /// Eight terms of block k from term `first` on, as logarithms: products by mma.sync, whose
+  /// accumulators lie as those of wgmma do.
+  FOVEA_DEVICE void terms(float (&d)[2][4], int k, int first, int group, uint32_t keys,
+                          uint32_t factors) const {
+    const int lane = threadIdx.x % 32;
+    const std::uint8_t* queries =
+        p.q_cells +
+        (static_cast<long long>(w.plane) * p.q_groups + w.tile * kWarpgroups) *
+            Layout::kQueryBytes +
+        threadIdx.x / 128 * Layout::kQueryBytes + threadIdx.x / 32 % 4 * 16 * cuda::Tile::kRowBytes;
+    const int key = 2 * (k * R::kTerms + first) + lane / 16 * 8 + lane % 8;
+#pragma unroll
+    for (int e = 0; e < 8; e++) d[e / 4][e % 4] = 0.f;
+#pragma unroll 1
+    for (int step = 0; step < kDim / 16; step++) {
+      uint32_t a[4], b[4];
+#pragma unroll
+      for (int n = 0; n < 4; n++)
+        a[n] = *reinterpret_cast<const uint32_t*>(
+            queries + cuda::Tile::offset(lane / 4 + n % 2 * 8, 2 * step + n / 2, kQueryCells) +
+            lane % 4 * 4);
+      cuda::ldmatrix(b, keys + cuda::Tile::offset(key, 2 * step + lane / 8 % 2, kKeyCells));
+      cuda::mma<cuda::F16>(d[0], a, b[0], b[1]);
+      cuda::mma<cuda::F16>(d[1], a, b[2], b[3]);
+    }
+    const float x = q_factor() * k_factor(factors, k);
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+      const bool exists =
+          4 * k * kCells + first / 2 + R::key_cell(e) < cells_left(group, e / 2 % 2);
+      d[e / 4][e % 4] = exists ? d[e / 4][e % 4] * x : -INFINITY;
+    }
+  }
+  /// Where sums of a group do not hold: the scores that finish did not write, relative to the
+  /// largest term of their pair of blocks.
+  FOVEA_DEVICE void rescue(int group, uint32_t keys, uint32_t factors) const {
+#pragma unroll 1
+    for (int k = 0; k < R::kOwn; k++) {
+      float largest = -INFINITY, sum = 0.f;
+#pragma unroll 1
+      for (int pass = 0; pass < 2; pass++) {
+#pragma unroll 1
+        for (int first = 0; first < R::kTerms; first += 8) {
+          float d[2][4];
+          terms(d, k, first, group, keys, factors);
+#pragma unroll
+          for (int e = 0; e < 8; e++)
+            if (pass == 0)
+              largest = fmaxf(largest, d[e / 4][e % 4]);
+            else
+              sum += cuda::exp2_fast(d[e / 4][e % 4] - largest);
+        }
+        if (pass == 0) largest = R::maximum(largest);
+      }
+      const float score = largest + __log2f(R::total(sum));
+      const unsigned bits = missed()[threadIdx.x];
+#pragma unroll
+      for (int m = 0; m < R::kEnds; m++)
+        if (bits >> m & 1 && R::mine(m) == k) *scores(group * kBlocks + 4 * m) = score;
+    }
   }
 };
 
-/// The work that is left to a thread block, as turns of consecutive tiles.
-struct Share {
-  int tile, turn, left;
-
-  FOVEA_DEVICE explicit Share(const Score& p) {
-    const long long begin = p.work * blockIdx.x / gridDim.x;
-    left = static_cast<int>(p.work * (blockIdx.x + 1) / gridDim.x - begin);
-    tile = static_cast<int>(begin / p.k_turns);
-    turn = static_cast<int>(begin % p.k_turns);
-  }
-};
-/// What a thread block does of one tile.
-struct Piece {
-  int plane, tile, plane_kv;
-  int columns, cells, last_group;  // of keys
-  int begin, end;                  // groups, whole turns; none where a row keeps every block
-};
-/// The next piece of a share that has some work left.
-FOVEA_DEVICE Piece take(const Score& p, Share& share) {
-  Piece w;
-  w.plane = share.tile / p.q_tiles;
-  w.tile = share.tile - w.plane * p.q_tiles;
-  const int batch = w.plane / p.call.heads_q;
-  w.plane_kv =
-      batch * p.call.heads_kv + w.plane % p.call.heads_q / (p.call.heads_q / p.call.heads_kv);
-  const int length = kv_length(p.call, batch);
-  w.columns = divide_up(length, p.call.block);
-  w.cells = divide_up(length, kCellTokens);
-  // Behind it comes the last group again, as cells that do not exist, until the turn is full.
-  w.last_group = divide_up(w.cells, kGroupCells) - 1;
-  const int first = min(w.columns, p.protected_blocks);
-  const int kept = min(kept_blocks(w.columns, first, p.call.sparsity), p.call.most);
-  const int turns = kept == w.columns ? 0 : w.last_group / kTurnGroups + 1;
-  const int taken = min(share.left, p.k_turns - share.turn);
-  w.begin = kTurnGroups * share.turn;
-  w.end = max(kTurnGroups * min(share.turn + taken, turns), w.begin);
-  share.tile++;
-  share.turn = 0;
-  share.left -= taken;
-  return w;
+/// The turn of a warpgroup at the tensor cores, and that of the next one.
+FOVEA_DEVICE void take_turn(int warpgroup) {
+  asm volatile("bar.sync %0, 256;" ::"r"(1 + warpgroup) : "memory");
 }
-
-/// lane / 4. With blocks of 128 tokens it is read anew, so that what follows from it takes no
-/// register meanwhile; with blocks of 64 ptxas spills then.
-template <int kCells>
-FOVEA_DEVICE int row_of(int lane) {
-  if constexpr (kCells == 8) asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
-  return lane / 4;
+FOVEA_DEVICE void pass_turn(int warpgroup) {
+  asm volatile("bar.arrive %0, 256;" ::"r"(1 + (warpgroup + 1) % kWarpgroups) : "memory");
 }
 
 template <int kDim, int kCells>
@@ -272,7 +345,7 @@ __global__ void __launch_bounds__(kScoreThreads, 1) score_kernel(const __grid_co
   using R = Reduce<kCells>;
   extern __shared__ __align__(1024) uint8_t storage[];
   const uint32_t shared = cuda::shared_address(storage);
-  const int lane = threadIdx.x % 32, warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+  const int lane = threadIdx.x % 32, warp = cuda::uniform(threadIdx.x / 32);
   if (threadIdx.x == 0) {
     for (int i = 0; i < 2; i++) {
       cuda::mbarrier_init(shared + Layout::kQFull + 8 * i, 1);
@@ -287,105 +360,72 @@ __global__ void __launch_bounds__(kScoreThreads, 1) score_kernel(const __grid_co
   __syncthreads();
   cuda::wait_for_earlier_launches();
   cuda::allow_next_launch();
-
-  Share share(p);
-  Place<2> tile;
-  Place<Layout::kStages> place;
   if (warp == kConsumers / 32) {
-    if (lane != 0) return;
-#pragma unroll 1
-    while (share.left > 0) {
-      const Piece w = take(p, share);
-      if (w.begin == w.end) continue;
-      const int q_group = w.tile * kWarpgroups;
-      const uint32_t bytes = min(kWarpgroups, p.q_groups - q_group) * Layout::kGroupBytes;
-      const uint32_t q_full = shared + Layout::kQFull + 8 * tile.stage;
-      cuda::mbarrier_wait(shared + Layout::kQEmpty + 8 * tile.stage, tile.parity ^ 1);
-      cuda::mbarrier_expect(q_full, bytes);
-      cuda::bulk_load(shared + tile.stage * Layout::kTileBytes,
-                      p.q_cells + (static_cast<long long>(w.plane) * p.q_groups + q_group) *
-                                      Layout::kGroupBytes,
-                      bytes, q_full);
-      tile.advance();
-#pragma unroll 1
-      for (int group = w.begin; group < w.end; group++) {
-        const uint32_t full = shared + Layout::kFull + 8 * place.stage;
-        const long long source =
-            static_cast<long long>(w.plane_kv) * p.k_groups + min(group, w.last_group);
-        cuda::mbarrier_wait(shared + Layout::kEmpty + 8 * place.stage, place.parity ^ 1);
-        cuda::mbarrier_expect(full, Layout::kGroupBytes + Layout::kFactorBytes);
-        cuda::bulk_load(shared + Layout::kKeys + place.stage * Layout::kGroupBytes,
-                        p.k_cells + source * Layout::kGroupBytes, Layout::kGroupBytes, full);
-        cuda::bulk_load(shared + Layout::kFactors + place.stage * Layout::kFactorBytes,
-                        p.k_factors + source * kGroupFactors, Layout::kFactorBytes, full);
-        place.advance();
-      }
-    }
+    if (lane == 0) copy_ahead<kDim>(p, shared);
     return;
   }
 
-  const int warpgroup = warp / 4, quarter = warp % 4;
+  const int warpgroup = warp / 4;
+  Piece& w = reinterpret_cast<Piece*>(storage + Layout::kPieces)[warp];
+  if (warpgroup == kWarpgroups - 1) pass_turn(warpgroup);  // the first turn is free
+  Place<Layout::kStages> place;
+  Place<2> tile;
 #pragma unroll 1
-  while (share.left > 0) {
-    const Piece w = take(p, share);
+  for (int done = 0; done < Share(p).groups;) {
+    {
+      const Piece next = take(p, done);
+      if (lane == 0) w = next;
+      __syncwarp();
+    }
     const int begin = cuda::uniform(w.begin), end = cuda::uniform(w.end);
     if (begin == end) continue;
-    const int first_cell = w.tile * kTileCells + warpgroup * kGroupCells;
-    const int block = row_of<kCells>(lane) / R::kRowLanes;
-    const int cell = first_cell + quarter * 16 + block * kCells;
-    const int row = cell / kCells;
-    const bool inside = row < p.rows;
-    const long long q_group = static_cast<long long>(w.plane) * p.q_groups + cell / kGroupCells;
-    const float q_factor =
-        inside ? p.q_factors[q_group * kGroupFactors + cell % kGroupCells / kCells] * p.call.scale *
-                     1.4426950408889634f
-               : 0.f;
-    const int first_column = Consumer<kDim, kCells>::first_column();
-    Consumer<kDim, kCells> c{
-        p,
-        shared,
-        cuda::Tile::descriptor_low(
-            shared + tile.stage * Layout::kTileBytes + warpgroup * Layout::kGroupBytes, 16),
-        cuda::Tile::descriptor_low(shared + Layout::kKeys, 16),
-        shared + Layout::kFactors + 4 * (lane % 4),
-        w.cells,
-        inside ? w.columns - first_column : 0,
-        cell + lane / 4 % R::kRowLanes * 2,
-        q_factor,
-        p.scores + (static_cast<long long>(w.plane) * p.rows + row) * p.columns + first_column,
-        first_cell + kGroupCells <= p.q_count};
-    float a[32], b[32];
-    int stage = place.stage;  // to reduce
-    const auto multiply = [&](float(&s)[32]) {
-      c.multiply(s, place);
-      place.advance();
-    };
-    const auto reduce = [&](float(&s)[32], int group) {
-      cuda::pin(s);
-      float factor[R::kOwn];
-      c.release(factor, stage);
-      stage = stage + 1 == Layout::kStages ? 0 : stage + 1;
-      c.reduce(s, factor, group);
-    };
+    TileView<kDim, kCells> t{p, w};
+    t.q_low = cuda::uniform(cuda::Tile::descriptor_low(
+        shared + tile.stage * Layout::kTileBytes + warpgroup * Layout::kQueryBytes, 16));
+    t.cells = cuda::uniform(w.cells);
+    t.rows_whole = p.q_count % kCells == 0 || w.tile * kTileCells + (warp + 1) * 16 <= p.q_count;
+    t.rows_plain = __all_sync(~0u, t.q_factor() == 1.f);
     cuda::mbarrier_wait(shared + Layout::kQFull + 8 * tile.stage, tile.parity);
+
+    float sum[R::kOwn];
+    // Ends with the group before the present one, beside whose product its scores were written.
+    const auto leave = [&](int group) {
+      const uint32_t stage =
+          cuda::uniform(place.stage == 0 ? Layout::kStages - 1 : place.stage - 1);
+      __syncwarp();
+      if (w.missed)
+        t.rescue(group, shared + Layout::kKeys + stage * Layout::kKeyBytes,
+                 shared + Layout::kFactors + stage * Layout::kFactorBytes + 4 * (lane % 4));
+      __syncwarp();
+      cuda::mbarrier_arrive_if(lane == 0, shared + Layout::kEmpty + 8 * stage);
+    };
 #pragma unroll 1
-    for (int group = begin; group < end; group += kTurnGroups) {
-      multiply(a);
-      multiply(b);
-      cuda::wgmma_wait<1>();
-      reduce(a, group);
-      multiply(a);
-      cuda::wgmma_wait<1>();
-      reduce(b, group + 1);
-      multiply(b);
-      cuda::wgmma_wait<1>();
-      reduce(a, group + 2);
+    for (int group = begin; group < end; group++) {
+      cuda::mbarrier_wait(shared + Layout::kFull + 8 * place.stage, place.parity);
+      const uint32_t stage = cuda::uniform(place.stage);
+      const uint32_t factors =
+          shared + Layout::kFactors + stage * Layout::kFactorBytes + 4 * (lane % 4);
+      float s[R::kValues];
+      take_turn(warpgroup);
+      t.multiply(s, shared + Layout::kKeys + stage * Layout::kKeyBytes);
+      pass_turn(warpgroup);
+      const bool plain = t.plain(factors);
+      if (group > begin) t.finish(sum, group - 1);
       cuda::wgmma_wait<0>();
-      reduce(b, group + 3);
+      cuda::pin(s);
+      t.complete(s, plain, factors, group);
+#pragma unroll
+      for (int n = 0; n < R::kValues; n++) s[n] = cuda::exp2_fast(s[n]);
+      R::add(sum, s);
+      if (group > begin) leave(group - 1);
+      place.advance();
     }
     cuda::mbarrier_arrive_if(lane == 0, shared + Layout::kQEmpty + 8 * tile.stage);
     tile.advance();
+    t.finish(sum, end - 1);
+    leave(end - 1);
   }
+  if (warpgroup == 0) take_turn(warpgroup);
 }
 
 }  // namespace fovea::block_topk_sm90

@@ -28,7 +28,8 @@ Kernels kernels_of(const Call& call) {
   return call.f16 ? kernels_of<cuda::F16>(call) : kernels_of<cuda::Bf16>(call);
 }
 
-int groups(int seq) { return ceil_div(seq, kGroupCells * kCellTokens); }
+/// Groups that hold `seq` tokens, of so many cells.
+int groups(int seq, int cells) { return ceil_div(seq, cells * kCellTokens); }
 
 template <class Argument>
 cudaError_t launch(void (*kernel)(Argument), const Argument& argument, dim3 blocks, int threads,
@@ -54,6 +55,10 @@ int protected_blocks(const Call& call) {
 
 }  // namespace
 
+#ifndef KEARLY
+#define KEARLY 3
+#define KOF 4
+#endif
 int prepare() {
   for (const Kernels& kernels : {kKernels<cuda::F16, 128, 8>, kKernels<cuda::F16, 64, 8>,
                                  kKernels<cuda::F16, 128, 4>, kKernels<cuda::F16, 64, 4>}) {
@@ -74,15 +79,17 @@ int pool(const Call& call, void* workspace, CUstream_st* stream) {
   auto* base = static_cast<std::uint8_t*>(workspace);
   Pools p{call, {}};
   p.of[0] = {call.q,
+             call.scale * 1.4426950408889634f,
              call.heads_q,
              ceil_div(call.seq_q, kCellTokens),
-             groups(call.seq_q),
+             std::int64_t{groups(call.seq_q, kQueryCells)} * kQueryCells,
              base + layout.q_cells,
              reinterpret_cast<float*>(base + layout.q_factors)};
   p.of[1] = {call.k,
+             1.f,
              call.heads_kv,
              ceil_div(call.seq_kv, kCellTokens),
-             groups(call.seq_kv),
+             std::int64_t{groups(call.seq_kv, kKeyCells)} * kKeyCells,
              base + layout.k_cells,
              reinterpret_cast<float*>(base + layout.k_factors)};
   const dim3 grid(call.heads_q + call.heads_kv,
@@ -102,14 +109,13 @@ int score(const Call& call, void* workspace, CUstream_st* stream) {
   p.k_factors = reinterpret_cast<const float*>(base + layout.k_factors);
   p.scores = reinterpret_cast<float*>(base + layout.scores);
   p.q_count = ceil_div(call.seq_q, kCellTokens);
-  p.q_groups = groups(call.seq_q);
-  p.k_groups = groups(call.seq_kv);
+  p.q_groups = groups(call.seq_q, kQueryCells);
+  p.k_groups = groups(call.seq_kv, kKeyCells);
   p.rows = ceil_div(call.seq_q, call.block);
   p.columns = ceil_div(call.seq_kv, call.block);
   p.protected_blocks = protected_blocks(call);
   p.q_tiles = ceil_div(p.q_count, kTileCells);
-  p.k_turns = ceil_div(p.k_groups, kTurnGroups);
-  p.work = std::int64_t{call.batch} * call.heads_q * p.q_tiles * p.k_turns;
+  p.work = std::int64_t{call.batch} * call.heads_q * p.q_tiles * p.k_groups;
   if (p.work == 0) return cudaSuccess;
 
   int device = 0, multiprocessors = 0;
@@ -136,7 +142,11 @@ int choose(const Call& call, void* workspace, CUstream_st* stream) {
   p.all_rows = all_rows(call);
   if (p.all_rows == 0) return cudaSuccess;
   const auto blocks = static_cast<unsigned>(ceil_div(p.all_rows, kChooseThreads / 32));
-  return launch(&choose_kernel, p, dim3(blocks), kChooseThreads, 0, stream);
+  const int scored = p.columns - p.protected_blocks;
+  const auto kernel = scored <= 8 * 32    ? &choose_kernel<8, false>
+                      : scored <= 16 * 32 ? &choose_kernel<16, false>
+                                          : &choose_kernel<32, true>;
+  return launch(kernel, p, dim3(blocks), kChooseThreads, 0, stream);
 }
 
 int select(const Call& call, void* workspace, CUstream_st* stream) {
