@@ -37,8 +37,9 @@ struct Case {
   double scale, sparsity;
   bool f16;
   double spread;  // tokens are normal numbers times 2^[-spread, 0], the same for 32 neighbours
-  int length;     // of the last batch item; 0: all keys
+  int length;     // of the last batch item; 0: all keys, -1: none
   double mean = 0;
+  int prefix = 0;  // protected keys
 };
 
 int most_of(const topk::Call& c, int columns) {
@@ -64,7 +65,8 @@ topk::Call call_of(const Case& t) {
   c.scale = static_cast<float>(t.scale);
   c.block = t.block;
   c.sparsity = t.sparsity;
-  c.has_lengths = t.length > 0;
+  c.has_lengths = t.length != 0;
+  c.protected_prefix = t.prefix;
   c.most = most_of(c, topk::ceil_div(t.seq_kv, t.block));
   return c;
 }
@@ -147,18 +149,23 @@ void run_case(const Case& t, unsigned long long seed) {
   };
   const auto q = fill(c.q, t.seq_q), k = fill(c.k, t.seq_kv);
   std::vector<int> lengths(static_cast<std::size_t>(t.batch), t.seq_kv);
-  if (t.length > 0) lengths.back() = t.length;
+  if (t.length != 0) lengths.back() = std::max(t.length, 0);
   const topk::WorkspaceLayout layout = topk::workspace_layout(c);
-  Buffer dq(q.size() * 2), dk(k.size() * 2), dl(lengths.size() * 4), workspace(layout.total);
+  Buffer dq(q.size() * 2), dk(k.size() * 2), dl(lengths.size() * 4);
   CHECK(cudaMemcpy(dq.data, q.data(), q.size() * 2, cudaMemcpyHostToDevice));
   CHECK(cudaMemcpy(dk.data, k.data(), k.size() * 2, cudaMemcpyHostToDevice));
   CHECK(cudaMemcpy(dl.data, lengths.data(), lengths.size() * 4, cudaMemcpyHostToDevice));
   c.q.data = dq.data, c.k.data = dk.data;
   if (c.has_lengths) c.kv_lengths = dl.data;
-  CHECK(topk::select(c, workspace.data, nullptr));
-  CHECK(cudaDeviceSynchronize());
-  std::vector<char> got(layout.total);
-  CHECK(cudaMemcpy(got.data(), workspace.data, layout.total, cudaMemcpyDeviceToHost));
+  const auto choose = [&](int most_blocks) {
+    Buffer workspace(layout.total);
+    CHECK(topk::select(c, workspace.data, nullptr, most_blocks));
+    CHECK(cudaDeviceSynchronize());
+    std::vector<char> out(layout.total);
+    CHECK(cudaMemcpy(out.data(), workspace.data, layout.total, cudaMemcpyDeviceToHost));
+    return out;
+  };
+  const std::vector<char> got = choose(0);
 
   const std::string name = "h" + std::to_string(t.heads_q) + " s" + std::to_string(t.seq_q) + 'x' +
                            std::to_string(t.seq_kv) + " d" + std::to_string(t.dim) + " block " +
@@ -167,6 +174,10 @@ void run_case(const Case& t, unsigned long long seed) {
   const int per_block = t.block / topk::kCellTokens;
   const double unit = t.scale * 1.4426950408889634;
   double worst_of_case = 0;
+  // Thread blocks with many groups of keys, tiles of queries and heads each write the same bytes.
+  for (const int most_blocks : {1, 2, 3, 7})
+    expect(choose(most_blocks) == got,
+           name + ": not the same with " + std::to_string(most_blocks) + " thread blocks");
   for (int b = 0; b < t.batch; b++)
     for (int h = 0; h < t.heads_q; h++) {
       const int length = lengths[static_cast<std::size_t>(b)];
@@ -233,6 +244,8 @@ void run_case(const Case& t, unsigned long long seed) {
         std::stable_sort(order.begin(), order.end(), [&](int l, int r) {
           return scores[static_cast<std::size_t>(l)] > scores[static_cast<std::size_t>(r)];
         });
+        const int first = std::min(columns, topk::ceil_div(t.prefix, t.block));
+        std::stable_partition(order.begin(), order.end(), [&](int n) { return n < first; });
         order.resize(static_cast<std::size_t>(kept));
         std::sort(order.begin(), order.end());
         expect(order == list, name + ": not the best of row " + std::to_string(row));
@@ -346,7 +359,7 @@ int main(int argc, char** argv) {
       {2, 2, 2, 333, 1999, 72, 64, 2, 0.5, true, 3, 700},
       {1, 2, 2, 1100, 4100, 128, 64, 0.5, 0.75, false, 0, 0},
       {1, 1, 1, 129, 2100, 128, 128, 0.1, 0.6, false, 0, 0},
-      {1, 1, 1, 18000, 3000, 64, 128, 0.2, 0.6, false, 0, 0},  // an odd number of tiles, in pairs
+      {1, 1, 1, 18000, 3000, 64, 128, 0.2, 0.6, false, 0, 0},  // many tiles of queries
       {1, 2, 2, 2048, 4096, 128, 128, 400, 0.8, false, 0, 0},  // sums that float32 does not hold
       {1, 2, 2, 2048, 4096, 128, 64, -300, 0.8, false, 1, 0},
       {1, 2, 2, 2048, 4096, 128, 128, -2, 0.8, false, 0, 0,
@@ -354,13 +367,17 @@ int main(int argc, char** argv) {
       {1, 2, 2, 2048, 4096, 128, 64, -2, 0.8, true, 0, 0, 1},
       {1, 1, 1, 16, 20000, 64, 128, 4, 0.95, false, 0, 0},
       {1, 2, 2, 600, 900, 128, 128, 1, 0.1, false, 0, 0},        // every block
-      {1, 10, 10, 3000, 4000, 128, 128, 0.2, 0.7, false, 0, 0},  // heads in several turns
+      {1, 10, 10, 3000, 4000, 128, 128, 0.2, 0.7, false, 0, 0},  // many heads
       {3, 9, 3, 1300, 2700, 64, 64, 0.3, 0.6, true, 2, 1500},
-      {1, 6, 3, 300, 9000, 128, 64, 0.1, 0.8, false, 0, 0},      // rows longer than 128 scores
-      {1, 1, 1, 200, 40000, 64, 128, 0.1, 0.8, false, 0, 0},     // than 256
-      {1, 1, 1, 100, 75000, 64, 64, 0.1, 0.9, false, 0, 0},      // than 1024
-      {2, 2, 1, 257, 36001, 64, 64, 0.3, 0.7, true, 2, 34001},   // than 512
-      {1, 2, 2, 500, 3000, 128, 128, 0.001, 0.8, false, 30, 0},  // averages that need factors
+      {1, 6, 3, 300, 9000, 128, 64, 0.1, 0.8, false, 0, 0},         // rows longer than 128 scores
+      {1, 1, 1, 200, 40000, 64, 128, 0.1, 0.8, false, 0, 0},        // than 256
+      {1, 1, 1, 100, 75000, 64, 64, 0.1, 0.9, false, 0, 0},         // than 1024
+      {2, 2, 1, 257, 36001, 64, 64, 0.3, 0.7, true, 2, 34001},      // than 512
+      {1, 2, 2, 500, 3000, 128, 128, 0.001, 0.8, false, 30, 0},     // averages that need factors
+      {1, 1, 1, 400, 2500, 128, 64, 1e-9, 0.8, true, 1, 0, 40000},  // above 2^15
+      {3, 2, 2, 300, 6000, 128, 128, 0.2, 0.7, false, 1, 900},  // an item that keeps every block
+      {2, 2, 1, 300, 3000, 64, 64, 0.2, 0.7, true, 1, -1},      // and one without keys
+      {2, 2, 2, 500, 5000, 128, 128, 0.2, 0.8, false, 1, 3100, 0, 700},  // protected keys
   };
   unsigned long long next = seed;
   for (const Case& t : all) run_case(t, next++);

@@ -130,6 +130,7 @@ FOVEA_DEVICE void choose_row(const float* scores, int columns, int first, int ke
     return takes;
   });
 }
+
 struct Choose {
   Call call;
   const float* scores;

@@ -51,10 +51,10 @@ struct Piece {
   int plane, tile, plane_kv;
   int columns, cells;  // of keys
   int begin, end;      // groups; none where a row keeps every block
-  int missed;          // whether scores of the warp that holds this do not hold
+  int missed;          // whether a plain sum cannot hold some score of this warp's last group
 };
-/// The piece that follows the first `done` groups of the block's share, of which some are left;
-/// they are counted up.
+/// The next piece of the share, of whose groups `done` are taken; advances `done`. Some must be
+/// left.
 FOVEA_DEVICE Piece take(const Score& p, int& done) {
   const Share share(p);
   const int tile = static_cast<int>((share.begin + done) / p.k_groups);

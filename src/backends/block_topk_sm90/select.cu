@@ -55,10 +55,6 @@ int protected_blocks(const Call& call) {
 
 }  // namespace
 
-#ifndef KEARLY
-#define KEARLY 3
-#define KOF 4
-#endif
 int prepare() {
   for (const Kernels& kernels : {kKernels<cuda::F16, 128, 8>, kKernels<cuda::F16, 64, 8>,
                                  kKernels<cuda::F16, 128, 4>, kKernels<cuda::F16, 64, 4>}) {
@@ -97,7 +93,7 @@ int pool(const Call& call, void* workspace, CUstream_st* stream) {
   return launch(kernels_of(call).pool, p, grid, kPoolThreads, 0, stream);
 }
 
-int score(const Call& call, void* workspace, CUstream_st* stream) {
+int score(const Call& call, void* workspace, CUstream_st* stream, int most_blocks) {
   if (!selects(call) || all_rows(call) == 0) return cudaSuccess;
   const WorkspaceLayout layout = workspace_layout(call);
   auto* base = static_cast<std::uint8_t*>(workspace);
@@ -123,7 +119,8 @@ int score(const Call& call, void* workspace, CUstream_st* stream) {
   if (error == cudaSuccess)
     error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   if (error != cudaSuccess) return error;
-  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(p.work, multiprocessors));
+  const int most = most_blocks > 0 ? std::min(most_blocks, multiprocessors) : multiprocessors;
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(p.work, most));
   const Kernels kernels = kernels_of(call);
   return launch(kernels.score, p, dim3(blocks), kScoreThreads, kernels.shared_bytes, stream);
 }
@@ -149,9 +146,9 @@ int choose(const Call& call, void* workspace, CUstream_st* stream) {
   return launch(kernel, p, dim3(blocks), kChooseThreads, 0, stream);
 }
 
-int select(const Call& call, void* workspace, CUstream_st* stream) {
+int select(const Call& call, void* workspace, CUstream_st* stream, int most_blocks) {
   int error = pool(call, workspace, stream);
-  if (error == cudaSuccess) error = score(call, workspace, stream);
+  if (error == cudaSuccess) error = score(call, workspace, stream, most_blocks);
   return error != cudaSuccess ? error : choose(call, workspace, stream);
 }
 

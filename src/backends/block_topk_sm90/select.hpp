@@ -45,11 +45,13 @@ struct WorkspaceLayout {
 WorkspaceLayout workspace_layout(const Call& call) noexcept;
 
 /// Enqueues the selection on `stream` of the current device. `workspace` is 256-byte aligned, any
-/// contents. Allocates nothing, waits for nothing; capturable. Returns a cudaError_t.
-int select(const Call& call, void* workspace, CUstream_st* stream);
+/// contents. Allocates nothing, waits for nothing; capturable. Returns a cudaError_t. `most_blocks`
+/// limits the thread blocks that score, so that small tests give each of them much to do; 0: one
+/// for each multiprocessor.
+int select(const Call& call, void* workspace, CUstream_st* stream, int most_blocks = 0);
 /// Its three steps: averages of Q and K into the workspace; scores of those; the lists.
 int pool(const Call& call, void* workspace, CUstream_st* stream);
-int score(const Call& call, void* workspace, CUstream_st* stream);
+int score(const Call& call, void* workspace, CUstream_st* stream, int most_blocks = 0);
 int choose(const Call& call, void* workspace, CUstream_st* stream);
 
 /// Raises the kernels' shared-memory limits on the current device. Returns a cudaError_t.

@@ -183,9 +183,9 @@ TEST(BlockTopkSm90, WorkspaceSectionsDoNotOverlap) {
       {layout.counts, size_t{2} * 6 * 8 * 4},
       {layout.indices, size_t{2} * 6 * 8 * 4 * static_cast<size_t>(call.most)},
       {layout.q_cells, size_t{2} * 6 * 64 * 128 * 2},
-      {layout.k_cells, size_t{2} * 3 * 320 * 128 * 2},
+      {layout.k_cells, size_t{2} * 3 * 384 * 128 * 2},
       {layout.q_factors, size_t{2} * 6 * 16 * 4},
-      {layout.k_factors, size_t{2} * 3 * 5 * 16 * 4},
+      {layout.k_factors, size_t{2} * 3 * 3 * 32 * 4},
       {layout.scores, size_t{2} * 6 * 8 * 40 * 4}};
   size_t end = 0;
   for (const auto& [at, bytes] : sections) {
