@@ -352,7 +352,7 @@ __global__ void __launch_bounds__(kScoreThreads, 1) score_kernel(const __grid_co
     }
     for (int stage = 0; stage < Layout::kStages; stage++) {
       cuda::mbarrier_init(shared + Layout::kFull + 8 * stage, 1);
-      cuda::mbarrier_init(shared + Layout::kEmpty + 8 * stage, kConsumers / 32);
+      cuda::mbarrier_init(shared + Layout::kEmpty + 8 * stage, kConsumers);
     }
     cuda::mbarrier_init_fence();
   }
@@ -373,6 +373,7 @@ __global__ void __launch_bounds__(kScoreThreads, 1) score_kernel(const __grid_co
   for (int done = 0; done < Share(p).groups;) {
     {
       const Piece next = take(p, done);
+      __syncwarp();  // all have read the last one
       if (lane == 0) w = next;
       __syncwarp();
     }
@@ -395,8 +396,8 @@ __global__ void __launch_bounds__(kScoreThreads, 1) score_kernel(const __grid_co
       if (w.missed)
         t.rescue(group, shared + Layout::kKeys + stage * Layout::kKeyBytes,
                  shared + Layout::kFactors + stage * Layout::kFactorBytes + 4 * (lane % 4));
-      __syncwarp();
-      cuda::mbarrier_arrive_if(lane == 0, shared + Layout::kEmpty + 8 * stage);
+      // Every thread, as each has read factors: no slower than one for its warp.
+      cuda::mbarrier_arrive(shared + Layout::kEmpty + 8 * stage);
     };
 #pragma unroll 1
     for (int group = begin; group < end; group++) {
