@@ -31,6 +31,10 @@ FOVEA_DEVICE void mbarrier_expect(uint32_t barrier, uint32_t bytes) {
 FOVEA_DEVICE void mbarrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+FOVEA_DEVICE void mbarrier_arrive(uint32_t barrier, uint32_t times) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(times)
+               : "memory");
+}
 /// The same in threads where `arrives` holds. A branch around the arrive would make ptxas treat
 /// what follows as divergent.
 FOVEA_DEVICE void mbarrier_arrive_if(bool arrives, uint32_t barrier) {

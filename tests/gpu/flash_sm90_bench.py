@@ -2,7 +2,8 @@
 
 flash_sm90_bench.py LIBRARY [--shapes B:H:Sq:Skv:D[:kind],...] [--rounds N] [--slice SECONDS] [--other NAME=FILE ...]
 kind: f16, float (float32 output), causal, pad (key lengths: item 0 full, others 0.7164 of it), keys (hides keys 11-63
-of every row), bnN (block of N keys), listP (random block lists, P percent of the blocks), bandW (a band of W percent
+of every row), bnN (block of N keys), listP (random block lists, P percent of the blocks), evenP
+(the same with equal counts), alikeP (every two rows the same), bandW (a band of W percent
 and the first block), radialD (decay D percent, 21 frames); lists: TFLOP/s per kept block, of bq64 or 128 queries x
 bk64 or 128 keys; at64: q, k and v begin in the middle of a 128-byte line; dense: beside the dense kernel, with the
 ratio of dense time * density to the lists' time. topkP: the selection of blocks alone at sparsity P percent, in
@@ -179,7 +180,7 @@ def main():
         causal = "causal" in kinds
         lists, kept = None, 1.0
         for kind in kinds:
-            if not kind.startswith(("list", "band", "radial")): continue
+            if not kind.startswith(("list", "even", "alike", "band", "radial")): continue
             n, m = -(-Sq // block_q), -(-Sk // block_kv)
             if kind.startswith("radial"):
                 lists, kept = planned(libs["ours"], f"bf16 b1 h1 s{Sq} d{D} sparse=radial(frames=21,tokens={Sq // 21},"
@@ -187,6 +188,11 @@ def main():
                 continue
             if kind.startswith("list"):
                 on = torch.rand(n, m, device=DEV) < int(kind[4:]) / 100
+            elif kind.startswith("alike"):
+                on = torch.rand(n // 2, m, device=DEV).argsort(1).argsort(1) < m * int(kind[5:]) // 200 * 2
+                on = on.repeat_interleave(2, 0)
+            elif kind.startswith("even"):
+                on = torch.rand(n, m, device=DEV).argsort(1).argsort(1) < m * int(kind[4:]) // 100
             else:
                 i, j = torch.arange(n, device=DEV)[:, None] * m // n, torch.arange(m, device=DEV)[None]
                 on = ((i - j).abs() <= m * int(kind[4:]) / 200) | (j == 0)

@@ -25,9 +25,11 @@ struct Case {
   Layout layout = Layout::bshd;
   std::vector<int> lengths;
   std::vector<int> docs_q, docs_kv;  // packed when not empty
-  int key_mask = 0;  // 1: random, 2: keys 11..63 hidden, 3: whole blocks hidden; +10 per head
-  int list = 0;      // block list: 1 one for all, 2 per batch item and head
-  int density = 0;   // of its blocks, in percent
+  int key_mask = 0;       // 1: random, 2: keys 11..63 hidden, 3: whole blocks hidden; +10 per head
+  int list = 0;           // block list: 1 one for all, 2 per batch item and head
+  int density = 0;        // of its blocks, in percent
+  bool alike = false;     // rows of blocks 2n and 2n + 1 have one list
+  bool unsorted = false;  // some lists do not ascend
   int block_q = 128, block_kv = 128;
   bool band = false;
   int left = -1, right = -1;
@@ -221,13 +223,17 @@ Report run(const Case& c, cudaStream_t stream) {
       int count = 0;
       indices.resize(indices.size() + kv_blocks, -1);
       for (int k = 0; k < kv_blocks; k++) {
-        std::uint64_t x = (seed + line * 977 + k + 1) * 0x9E3779B97F4A7C15ull;
+        const int drawn = c.alike ? line / 2 * 2 : line;
+        std::uint64_t x = (seed + drawn * 977 + k + 1) * 0x9E3779B97F4A7C15ull;
         x ^= x >> 29;
-        const bool on = k != 1 && line % 5 != 4 && static_cast<int>(x % 100) < c.density;
+        const bool on = k != 1 && drawn % 5 != 4 && static_cast<int>(x % 100) < c.density;
         blocks.push_back(on);
         if (on) indices[std::size_t{1} * line * kv_blocks + count++] = k;
       }
       counts.push_back(count);
+      if (c.unsorted && line % 3 != 0 && count > 3)
+        std::swap(indices[std::size_t{1} * line * kv_blocks + line % 2],
+                  indices[std::size_t{1} * line * kv_blocks + 2]);
     }
   }
   Buffer bb(blocks.size() + 1), countb(counts.size() * 4 + 4), indexb(indices.size() * 4 + 4);

@@ -113,6 +113,29 @@ std::vector<Case> make_cases() {
             list("+ lengths", 2, 60);
             c = base("list ", 1, 2, 2, 300, 300);
             list("of nothing", 1, 0);
+            if (block_q != 64) continue;
+            for (const int density : {100, 70, 20}) {
+              c = base("list ", 2, 4, 2, 1000, density == 100 ? 2560 : 1400);
+              c.alike = true;
+              c.team = density == 20 ? 3 : 0;
+              list("alike", 2, density);
+            }
+            c = base("list ", 3, 4, 4, 700, 1500);
+            c.alike = true;
+            c.lengths = {1500, 0, 700};
+            list("alike + lengths", 2, 60);
+            c = base("list ", 1, 2, 2, 1000, 2560);
+            c.alike = true;
+            c.growth = 300;
+            c.team = 4;
+            list("alike growing", 2, 50);
+            c = base("list ", 2, 4, 2, 1000, 1400);
+            c.alike = c.unsorted = true;
+            list("unsorted", 2, 50);
+            // More entries than are compared.
+            c = base("list ", 1, 1, 1, 200, block_kv * 2300);
+            c.alike = d == 64;
+            if (d == 64 || d == 128) list("long", 2, 97);
           }
       }
       c = base("causal", 1, 4, 4, 1000, 1000);

@@ -35,6 +35,9 @@ struct Consumer {
   const Lane lane;
   cuda::Ring<T::kKStages> k_ring;
   cuda::Ring<T::kVStages> v_ring;
+  // Row pairs instead: the tile of K, the one of V, tiles of K so far.
+  RowSlot k_slot{}, v_slot{};
+  uint32_t own_tiles = 0, common_tiles = 0;
   cuda::Ring<T::kQStages> q_ring;
   cuda::Ring<kTaskSlots> task_ring;
 
@@ -48,7 +51,7 @@ struct Consumer {
                         const Task* task_ring, uint32_t cluster_rank, int member, int index)
       : p(params),
         out_map(map),
-        tasks(task_ring),
+        tasks(task_ring + (T::kRowPair ? index : 0)),
         shared(shared_base),
         bars(shared_base + T::kBarrierOffset),
         rank(cluster_rank),
@@ -60,7 +63,7 @@ struct Consumer {
         q_descriptor(Tile::descriptor_low(shared + index * T::kQBytes, 16)),
         k_descriptor(Tile::descriptor_low(shared + T::kKOffset, 16)),
         v_descriptor(Tile::descriptor_low(shared + T::kVOffset, T::kKvPanelBytes)),
-        lane{index * 64 + warp * 16 + static_cast<int>(threadIdx.x % 32) / 4,
+        lane{(T::kRowPair ? 0 : index * 64) + warp * 16 + static_cast<int>(threadIdx.x % 32) / 4,
              2 * static_cast<int>(threadIdx.x % 4)} {}
 
   // Barriers
@@ -68,15 +71,25 @@ struct Consumer {
 
   FOVEA_DEVICE uint32_t q_slot() const { return 8 * (q_ring.stage * T::kWarpgroups + warpgroup); }
   FOVEA_DEVICE void wait_q() { cuda::mbarrier_wait(bars + T::kQFull + q_slot(), q_ring.phase); }
+  FOVEA_DEVICE uint32_t k_stage() const { return T::kRowPair ? k_slot.buffer : k_ring.stage; }
+  FOVEA_DEVICE uint32_t v_stage() const { return T::kRowPair ? v_slot.buffer : v_ring.stage; }
   FOVEA_DEVICE void wait_k() {
-    cuda::mbarrier_wait(bars + T::kKFull + 8 * k_ring.stage, k_ring.phase);
+    if constexpr (T::kRowPair)
+      cuda::mbarrier_wait(bars + T::kKFull + 8 * k_slot.full, k_slot.parity);
+    else
+      cuda::mbarrier_wait(bars + T::kKFull + 8 * k_ring.stage, k_ring.phase);
   }
   FOVEA_DEVICE void wait_v() {
-    cuda::mbarrier_wait(bars + T::kVFull + 8 * v_ring.stage, v_ring.phase);
+    if constexpr (T::kRowPair)
+      cuda::mbarrier_wait(bars + T::kVFull + 8 * v_slot.full, v_slot.parity);
+    else
+      cuda::mbarrier_wait(bars + T::kVFull + 8 * v_ring.stage, v_ring.phase);
   }
-  FOVEA_DEVICE void release(uint32_t offset) {
+  FOVEA_DEVICE void release(uint32_t offset, uint32_t arrivals) {
     if (!leader || warp >= T::kCluster) return;
-    if constexpr (T::kCluster == 1)
+    if constexpr (T::kRowPair)
+      cuda::mbarrier_arrive(release_base + offset, arrivals);
+    else if constexpr (T::kCluster == 1)
       cuda::mbarrier_arrive(release_base + offset);
     else
       cuda::mbarrier_arrive_remote(release_base + offset);
@@ -86,16 +99,31 @@ struct Consumer {
     if (last && leader) cuda::mbarrier_arrive(bars + T::kQEmpty + q_slot());
   }
   FOVEA_DEVICE void free_k() {
-    release(T::kKEmpty + 8 * k_ring.stage);
+    release(T::kKEmpty + 8 * k_stage(), k_slot.arrivals);
     k_ring.next();
   }
   FOVEA_DEVICE void free_v() {
-    release(T::kVEmpty + 8 * v_ring.stage);
+    release(T::kVEmpty + 8 * v_stage(), v_slot.arrivals);
     v_ring.next();
   }
+  // Row pairs: the next tile's K, and its V once the last one's is free.
+  FOVEA_DEVICE void find_k(bool common) {
+    if constexpr (T::kRowPair)
+      k_slot = common ? common_slot<T::kKStages>(common_tiles)
+                      : own_slot<T::kKStages>(own_tiles, warpgroup);
+  }
+  FOVEA_DEVICE void find_v(bool common) {
+    if constexpr (T::kRowPair) {
+      v_slot = common ? common_slot<T::kVStages>(common_tiles)
+                      : own_slot<T::kVStages>(own_tiles, warpgroup);
+      own_tiles += common ? 0 : 1;
+      common_tiles += common ? 1 : 0;
+    }
+  }
   // Turns: warpgroup w waits on named barrier 1 + w; the one before it in the circle arrives there.
-  FOVEA_DEVICE void take_turn() {
-    if constexpr (!T::kSchedule.turns) return;
+  // Row pairs: only at tiles of which both have as many.
+  FOVEA_DEVICE void take_turn(bool turned) {
+    if (!T::kSchedule.turns || !turned) return;
     if (warpgroup == 0)
       cuda::named_sync<1>(256);
     else if (T::kWarpgroups == 2 || warpgroup == 1)
@@ -103,8 +131,8 @@ struct Consumer {
     else
       cuda::named_sync<3>(256);
   }
-  FOVEA_DEVICE void pass_turn() {
-    if constexpr (!T::kSchedule.turns) return;
+  FOVEA_DEVICE void pass_turn(bool turned) {
+    if (!T::kSchedule.turns || !turned) return;
     if (warpgroup == T::kWarpgroups - 1)
       cuda::named_arrive<1>(256);
     else if (T::kWarpgroups == 2 || warpgroup == 0)
@@ -117,7 +145,7 @@ struct Consumer {
   // ----------------------------------------------------------------------------------------
 
   FOVEA_DEVICE void issue_qk() {
-    const uint32_t k = (k_descriptor + k_ring.stage * (T::kKvBytes >> 4));
+    const uint32_t k = (k_descriptor + k_stage() * (T::kKvBytes >> 4));
     const uint32_t q = q_descriptor;
 #pragma unroll
     for (int step = 0; step < T::kHeadDim / 16; step++) {
@@ -128,7 +156,7 @@ struct Consumer {
     }
   }
   FOVEA_DEVICE void issue_pv() {
-    const uint32_t v = (v_descriptor + v_ring.stage * (T::kKvBytes >> 4));
+    const uint32_t v = (v_descriptor + v_stage() * (T::kKvBytes >> 4));
     uint32_t(&a)[T::kScores / 2] = probabilities;
 #pragma unroll
     for (int step = 0; step < T::kBlockKv / 16; step++)
@@ -137,8 +165,8 @@ struct Consumer {
           Tile::descriptor(v + ((step * 16 * Tile::kRowBytes) >> 4)), step == 0 ? accumulate : 1);
   }
   /// Q.K of the current block beside P.V of the previous one.
-  FOVEA_DEVICE void issue_both() {
-    take_turn();
+  FOVEA_DEVICE void issue_both(bool turned = true) {
+    take_turn(turned);
     cuda::pin(s);
     cuda::pin(o);
     cuda::pin(probabilities);
@@ -149,7 +177,7 @@ struct Consumer {
     cuda::wgmma_fence();
     issue_pv();
     cuda::wgmma_commit();
-    pass_turn();
+    pass_turn(turned);
   }
   /// Returns when S is there.
   FOVEA_DEVICE void wait_scores() {
@@ -208,11 +236,14 @@ struct Consumer {
     return !(here.sum[0] <= T::kGrowthLimit && here.sum[1] <= T::kGrowthLimit);
   }
   /// A block within a tile against the reference: no maximum and, mostly, no rescaling of O.
-  FOVEA_DEVICE void step_against_reference(const Task& t, int i, bool last) {
+  FOVEA_DEVICE void step_against_reference(const Task& t, int i, bool last, bool common = true,
+                                           bool turned = true) {
+    find_k(common);
     wait_k();
-    issue_both();
+    issue_both(turned);
     wait_scores();
     cuda::Sums here = exponentiate<false>();
+    find_v(common);
     if (__any_sync(~0u, outgrown(here))) raise_reference<false>(here, t, i);
     rows.add(here);
     free_q(last);
@@ -225,7 +256,7 @@ struct Consumer {
   /// Makes the V tile of visited block i safe for P.V.
   FOVEA_DEVICE void guard_values(const Task& t, int i) {
     wait_v();
-    const uint32_t v = shared + T::kVOffset + v_ring.stage * T::kKvBytes;
+    const uint32_t v = shared + T::kVOffset + v_stage() * T::kKvBytes;
     if constexpr (T::kBand) {
       constexpr int kThreads = 128 * T::kWarpgroups;
       const int thread = warpgroup * 128 + threadIdx.x % 128;
@@ -248,14 +279,16 @@ struct Consumer {
 
   /// A block within a tile.
   template <bool kMasked>
-  FOVEA_DEVICE void step(const Task& t, int i, bool last) {
+  FOVEA_DEVICE void step(const Task& t, int i, bool last, bool common = true, bool turned = true) {
+    find_k(common);
     wait_k();
-    issue_both();
+    issue_both(turned);
     wait_scores();
     free_q(last);
     if constexpr (kMasked) hide<kKey>(s, p, t, i, lane);
     cuda::row_maximum<true, T::kRescale>(s, rows, correction, p.scale_log2);
     rows.add(exponentiate<false>());
+    find_v(common);
     cuda::rescale<T::kRescale>(o, correction);
     accumulate = 1;
     if constexpr (kMasked) guard_values(t, i);
@@ -295,23 +328,29 @@ struct Consumer {
   /// from one tile to the next.
   struct Following {
     const Task* task;
-    int begin, end;
+    int begin, end, own, turned;  // row pairs: own tiles, and how many are visited in turns
     bool masked;
   };
   FOVEA_DEVICE Following read_task() {
     cuda::mbarrier_wait(bars + T::kTaskFull + 8 * task_ring.stage, task_ring.phase);
-    const Task* task = tasks + task_ring.stage;
+    const Task* task = tasks + task_ring.stage * T::kTasks;
     task_ring.next();
     const int begin = cuda::uniform(task->begin);
-    return {task, begin, cuda::uniform(task->end), begin < cuda::uniform(task->partials)};
+    return {task,
+            begin,
+            cuda::uniform(task->end),
+            T::kRowPair ? cuda::uniform(task->own) : 0,
+            T::kRowPair ? cuda::uniform(min(task->own, task->other_own)) : 0,
+            begin < cuda::uniform(task->partials)};
   }
 
   FOVEA_DEVICE void run(int who) {
     if (T::kSchedule.turns && warpgroup == 0) cuda::named_arrive<1>(256);  // the first turn is free
     const Following first = read_task();
     const Task* task = first.task;
-    int begin = first.begin, end = first.end;
+    int begin = first.begin, end = first.end, own = first.own, turned = first.turned;
     if (begin == end) return;
+    find_k(own == 0);
     wait_q();
     wait_k();
     cuda::pin(s);
@@ -322,6 +361,7 @@ struct Consumer {
     cuda::wgmma_wait<0>();
     cuda::pin(s);
     free_k();
+    find_v(own == 0);
     free_q(end - begin == 1);
     if (first.masked) hide<kKey>(s, p, *task, begin, lane);
     float top[2];
@@ -351,9 +391,16 @@ struct Consumer {
       }
       // With a single query buffer the last block takes its maximum: Q is free before its softmax.
       const int against = T::kQStages > 1 ? end : end - 1;
+      if constexpr (T::kRowPair) {
+        const int own_end = min(begin + own, against);
+#pragma unroll 1
+        for (; i < own_end; i++) step_against_reference(*task, i, i == end - 1, false, i < turned);
+      }
 #pragma unroll 1
       for (; i < against; i++) step_against_reference(*task, i, i == end - 1);
-      if (T::kQStages == 1 && i < end) step<false>(*task, i, true);
+      if (T::kQStages == 1 && i < end)
+        step<false>(*task, i, true, !T::kRowPair || i >= own,
+                    !T::kRowPair || i >= own || i < turned);
       if (next.begin == next.end) break;
       // The same step across a tile boundary.
       const Task* const closed_task = task;
@@ -366,6 +413,9 @@ struct Consumer {
       task = next.task;
       begin = next.begin;
       end = next.end;
+      own = next.own;
+      turned = next.turned;
+      find_k(own == 0);
       wait_q();
       wait_k();
       issue_both();
@@ -375,11 +425,11 @@ struct Consumer {
       check = kPartialReference && !masked;
       free_q(!check && end - begin == 1);
       opening = open_tile(*task, begin, masked);
+      find_v(own == 0);
       finish(closed_rows, *closed_task, closed_is_piece);
       accumulate = 0;
-      __syncwarp();
-      cuda::mbarrier_arrive_if(
-          leader, bars + T::kTaskEmpty + 8 * static_cast<uint32_t>(closed_task - tasks));
+      cuda::mbarrier_arrive(bars + T::kTaskEmpty +
+                            8 * (static_cast<uint32_t>(closed_task - tasks) / T::kTasks));
       if (T::kGrouped && masked) guard_values(*task, begin);
     }
 

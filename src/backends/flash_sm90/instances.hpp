@@ -42,7 +42,7 @@ constexpr Key decode(std::uint32_t code) {
 /// How one instance is laid out on a multiprocessor. Everything follows from the key.
 struct Schedule {
   int warpgroups;          // consumers, 64 query rows each
-  int k_stages, v_stages;  // depth of the K and V rings
+  int k_stages, v_stages;  // depth of the K and V rings; row pairs: of each row
   int q_stages;            // query buffers
   int cluster;             // blocks that share each K/V tile by multicast
   bool turns;              // warpgroups issue their products in turns
@@ -51,9 +51,9 @@ struct Schedule {
   int reference_step;      // a tile's reference is the maximum of every so-many-th group of 8 keys
   int early_exponentials;  // eighths computed before the wait for the previous P.V
   int first_exponentials;  // the same in the first block of a tile
+  int producers;           // warpgroups that copy and hand out tasks
   int producer_registers;
   int consumer_registers;
-  int residents;  // thread blocks on a multiprocessor
 };
 
 constexpr Schedule schedule(const Key& key) {
@@ -68,18 +68,16 @@ constexpr Schedule schedule(const Key& key) {
              .reference_step = 1,
              .early_exponentials = 8,
              .first_exponentials = 8,
+             .producers = 1,
              .producer_registers = 40,
-             .consumer_registers = 232,
-             .residents = 1};
+             .consumer_registers = 232};
   if (key.block_kv > 128) s.q_stages = 1;  // shared memory is full
   if (key.head_dim == 128 && key.source == Source::dense) {
     s.reference_step = 4;
     s.first_exponentials = 4;
   }
-  if (key.source == Source::small) {  // two thread blocks fill each other's gaps
-    s.warpgroups = 1;
-    s.turns = false;
-    s.residents = 2;
+  if (key.source == Source::small) {  // a row of blocks for each consumer, see row_pair.cuh
+    s.producers = 2;
     s.consumer_registers = 216;
     if (key.head_dim > 64) {  // shared memory is full
       s.q_stages = s.k_stages = 1;

@@ -234,7 +234,7 @@ LaunchStatus launch(const Problem& problem, const Choice& choice, const Argument
   const WorkspaceLayout layout = workspace_layout(problem, key);
   auto* base = static_cast<std::uint8_t*>(arguments.workspace);
   Params p;
-  const int team = multiprocessors * s.residents / s.cluster;
+  const int team = multiprocessors / s.cluster;
   set_sizes(p, problem, key, s, team);
   set_panels(p, problem);
   set_masks(p, problem, key, arguments);

@@ -42,7 +42,8 @@ FOVEA_DEVICE void store_output(const float (&o)[kOutputs], const cuda::Rows& row
   using T = Traits<kKey>;
   using Tile = typename T::Tile;
   const int lane = threadIdx.x % 32, quad_lane = lane % 4, warp = threadIdx.x % 128 / 32;
-  const int first = t.m * T::kBlockQ + warpgroup * 64 + warp * 16;  // row within the batch item
+  // Row within the batch item.
+  const int first = t.m * T::kTaskRows + (T::kRowPair ? 0 : warpgroup * 64) + warp * 16;
   const int q_length = T::kGrouped ? t.q_length : p.seq_q;
   const int q_start = T::kGrouped ? t.q_start : 0;
   float sum[2], inverse[2];

@@ -2,7 +2,7 @@
 // gone.
 #pragma once
 
-#include "src/backends/flash_sm90/work.cuh"
+#include "src/backends/flash_sm90/row_pair.cuh"
 #include "src/cuda/mma.cuh"
 
 namespace fovea::flash_sm90 {
@@ -27,7 +27,12 @@ FOVEA_DEVICE void warp_scores(float (&s)[Traits<kKey>::kScores], uint32_t q, con
            divide(t.head, p.kv_group) * p.k_head;
   };
   const uint16_t* k[T::kPairs ? 2 : 1];
-  if constexpr (T::kPairs) {
+  if constexpr (T::kRowPair) {
+    int number[2];
+    row_tile<kKey>(p, t, i, number);
+    k[0] = rows_of(number[0]);
+    k[1] = rows_of(number[1]);
+  } else if constexpr (T::kPairs) {
     k[0] = rows_of(pair_block<kKey>(p, t, i, 0));
     k[1] = rows_of(pair_block<kKey>(p, t, i, 1));
   } else {

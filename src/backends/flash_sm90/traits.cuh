@@ -13,6 +13,8 @@ namespace fovea::flash_sm90 {
 
 /// A segment as producers hand it to consumers: the query tile in coordinates of the tensor maps
 /// and the key blocks it visits.
+/// Entries of a list beyond these many words of bits are never common, see row_pair.cuh.
+inline constexpr int kCommonWords = 64;
 inline constexpr int kTaskSlots = 3;  // the current task, the next, and the one after it
 struct alignas(16) Task {
   int begin, end;  // of this segment, in visiting order; equal: no work follows
@@ -25,6 +27,9 @@ struct alignas(16) Task {
       low_block;            // band: see block_of; pairs: low_block keys of visited tile 0 exist
   int key_row;              // key bits
   int unit, units, pieces;  // see Walk
+  // Row pairs: tiles that this row alone lists, entries of its list, which of these are common.
+  int own, other_own, entries;
+  uint32_t* common_bits;
 };
 
 template <Key kKey>
@@ -35,11 +40,22 @@ struct Traits {
   static constexpr int kBlockKv = kKey.block_kv;
   static constexpr int kWarpgroups = kSchedule.warpgroups;
   static constexpr int kBlockQ = 64 * kWarpgroups;
-  static constexpr int kThreads = 128 * (kWarpgroups + 1);
+  static constexpr int kThreads = 128 * (kWarpgroups + kSchedule.producers);
   static constexpr int kKStages = kSchedule.k_stages;
   static constexpr int kVStages = kSchedule.v_stages;
   static constexpr int kQStages = kSchedule.q_stages;
   static constexpr int kCluster = kSchedule.cluster;
+  /// Every warpgroup has a row of blocks, a task and buffers of its own, see row_pair.cuh.
+  static constexpr bool kRowPair = kKey.source == Source::small;
+  static constexpr int kTaskRows = kRowPair ? 64 : kBlockQ;
+  static constexpr int kTasks = kRowPair ? kWarpgroups : 1;  // of a work item
+  static constexpr int kItemTiles =
+      kRowPair ? kWarpgroups : kCluster;  // query tiles of a work item
+  static constexpr int kKBuffers = kTasks * kKStages, kVBuffers = kTasks * kVStages;
+  static constexpr int kStreams = 3 * kTasks;  // of K, V and Q
+  /// Arrivals that free a task: every thread that reads it.
+  static constexpr int kTaskReaders = 128 * kWarpgroups + kStreams;
+  static constexpr int kTaskWriters = kRowPair ? 32 : 1;
   /// Arrivals that free a K or V buffer, at each barrier.
   static constexpr int kReleases = kWarpgroups * kCluster;
   static constexpr cuda::Rescale kRescale =
@@ -92,23 +108,24 @@ struct Traits {
   static constexpr uint32_t kOutPanelBytes = Tile::panel_bytes(16);
   static constexpr uint32_t kOutBytes = kPanels * kOutPanelBytes;
   static constexpr uint32_t kKOffset = kQStages * kWarpgroups * kQBytes;
-  static constexpr uint32_t kVOffset = kKOffset + kKStages * kKvBytes;
-  static constexpr uint32_t kOutOffset = kVOffset + kVStages * kKvBytes;
+  static constexpr uint32_t kVOffset = kKOffset + kKBuffers * kKvBytes;
+  static constexpr uint32_t kOutOffset = kVOffset + kVBuffers * kKvBytes;
   static constexpr uint32_t kBarrierOffset =
       kOutOffset + (kSchedule.staged_output ? kWarpgroups * 4 * kOutBytes : 0);
   static constexpr uint32_t kQFull = 0;
   static constexpr uint32_t kQEmpty = kQFull + 8 * kWarpgroups * kQStages;
   static constexpr uint32_t kKFull = kQEmpty + 8 * kWarpgroups * kQStages;
-  static constexpr uint32_t kKEmpty = kKFull + 8 * kKStages;
-  static constexpr uint32_t kVFull = kKEmpty + 8 * kKStages;
-  static constexpr uint32_t kVEmpty = kVFull + 8 * kVStages;
-  static constexpr uint32_t kTaskFull = kVEmpty + 8 * kVStages;
+  static constexpr uint32_t kKEmpty = kKFull + 8 * kTasks * kKBuffers;
+  static constexpr uint32_t kVFull = kKEmpty + 8 * kKBuffers;
+  static constexpr uint32_t kVEmpty = kVFull + 8 * kTasks * kVBuffers;
+  static constexpr uint32_t kTaskFull = kVEmpty + 8 * kVBuffers;
   static constexpr uint32_t kTaskEmpty = kTaskFull + 8 * kTaskSlots;
   static constexpr uint32_t kBarrierBytes = kTaskEmpty + 8 * kTaskSlots;
   static constexpr uint32_t kTaskOffset = (kBarrierOffset + kBarrierBytes + 15) / 16 * 16;
-  static constexpr uint32_t kSharedBytes = kTaskOffset + kTaskSlots * sizeof(Task);
-  static constexpr uint32_t kReserved = 1024;  // of every thread block, by the system
-  static_assert((kSharedBytes + kReserved) * kSchedule.residents <= 228 * 1024);
+  static constexpr uint32_t kBitsOffset = kTaskOffset + kTaskSlots * kTasks * sizeof(Task);
+  static constexpr uint32_t kSharedBytes =
+      kBitsOffset + (kRowPair ? kTaskSlots * kTasks * kCommonWords * 4 : 0);
+  static_assert(kSharedBytes <= 227 * 1024);
 
   /// Floats of one warpgroup's partial result: O, maximum[2], sum[2] of every thread.
   static constexpr int kPartialFloats = (kOutputs + 4) * 128;

@@ -133,25 +133,32 @@ FOVEA_DEVICE void locate(const Params& p, const Segment& s, uint32_t rank, Task&
     t.kv_length = kv.length;
     t.key_row = batch * p.key_batch + t.head * p.key_head;
   }
-  t.m = t.m * T::kCluster + static_cast<int>(rank);
+  t.m = t.m * T::kItemTiles + static_cast<int>(rank);
 
   // Its key blocks, those that need masking first.
   const int tail = t.kv_length % T::kBlockKv != 0 || t.kv_length == 0 ? 1 : 0;
   if constexpr (T::kPairs) {
     constexpr int kBlock = T::kBlockKv / 2;
-    int blocks = list_count<kKey>(p, t);
+    const bool exists = !T::kRowPair || t.m * T::kTaskRows < t.q_length;
+    int blocks = exists ? list_count<kKey>(p, t) : 0;
     while (blocks > 0 && listed_block<kKey>(p, t, blocks - 1) * kBlock >= t.kv_length) blocks--;
-    t.low_block = 0;
+    int visible = 0;    // keys of the last one
     if (blocks <= 0) {  // one pair with every key hidden
       blocks = 1;
       t.kv_length = 0;
     } else {
-      const int last = listed_block<kKey>(p, t, blocks - 1);
-      t.low_block = (blocks % 2 == 0 ? kBlock : 0) + min(kBlock, t.kv_length - last * kBlock);
+      visible = min(kBlock, t.kv_length - listed_block<kKey>(p, t, blocks - 1) * kBlock);
     }
     t.first_block = blocks;
     t.count = (blocks + 1) / 2;
-    t.partials = t.low_block < T::kBlockKv ? 1 : 0;
+    if constexpr (T::kRowPair) {  // pair_rows completes it
+      t.entries = t.kv_length == 0 ? 0 : p.list_halves ? t.count : blocks;
+      t.low_block = visible;
+      t.partials = visible < kBlock || (p.list_halves && blocks % 2 != 0) ? 1 : 0;
+    } else {
+      t.low_block = (blocks % 2 == 0 ? kBlock : 0) + visible;
+      t.partials = t.low_block < T::kBlockKv ? 1 : 0;
+    }
   } else if constexpr (!T::kDense) {
     t.count = list_count<kKey>(p, t);
     while (t.count > 0 && block_of<kKey>(p, t, 0) * T::kBlockKv >= t.kv_length) t.count--;
