@@ -103,7 +103,13 @@ constexpr Schedule schedule(const Key& key) {
   return s;
 }
 
-constexpr int block_q(const Key& key) { return 64 * schedule(key).warpgroups; }
+/// Query rows of a work item, and of a task in it: a row of blocks where lists are given.
+constexpr int item_rows(const Key& key) {
+  return 64 * schedule(key).warpgroups * schedule(key).cluster;
+}
+constexpr int block_q(const Key& key) {
+  return key.source == Source::small ? 64 : 64 * schedule(key).warpgroups;
+}
 
 inline constexpr std::array kHeadDims = {64, 96, 128, 256};
 /// Keys of a tile of block lists, and of Source::halves.

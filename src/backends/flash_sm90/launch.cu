@@ -40,14 +40,13 @@ int window(std::int64_t side) {
   return static_cast<int>(side < 0 ? kUnbounded : std::min(side, kUnbounded));
 }
 
-void set_sizes(Params& p, const Problem& problem, const Key& key, const Schedule& s, int team) {
-  const int item_rows = block_q(key) * s.cluster;
+void set_sizes(Params& p, const Problem& problem, const Key& key, int team) {
   p.seq_q = static_cast<int>(problem.seq_q);
   p.seq_kv = static_cast<int>(problem.seq_kv);
   p.batches = static_cast<int>(problem.batch);
   p.heads = make_divisor(static_cast<std::uint32_t>(problem.heads_q));
   p.kv_group = make_divisor(static_cast<std::uint32_t>(problem.heads_q / problem.heads_kv));
-  p.q_items = make_divisor(static_cast<std::uint32_t>(ceil_div(problem.seq_q, item_rows)));
+  p.q_items = make_divisor(static_cast<std::uint32_t>(ceil_div(problem.seq_q, item_rows(key))));
   p.blocks = ceil_div(problem.seq_kv, key.block_kv);
   p.group_heads = static_cast<int>(problem.heads_q);
   if (!problem.packed) p.items = static_cast<int>(p.q_items.value * p.heads.value) * p.batches;
@@ -235,7 +234,7 @@ LaunchStatus launch(const Problem& problem, const Choice& choice, const Argument
   auto* base = static_cast<std::uint8_t*>(arguments.workspace);
   Params p;
   const int team = multiprocessors / s.cluster;
-  set_sizes(p, problem, key, s, team);
+  set_sizes(p, problem, key, team);
   set_panels(p, problem);
   set_masks(p, problem, key, arguments);
   p.scale = arguments.scale;

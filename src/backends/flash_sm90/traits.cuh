@@ -47,7 +47,7 @@ struct Traits {
   static constexpr int kCluster = kSchedule.cluster;
   /// Every warpgroup has a row of blocks, a task and buffers of its own, see row_pair.cuh.
   static constexpr bool kRowPair = kKey.source == Source::small;
-  static constexpr int kTaskRows = kRowPair ? 64 : kBlockQ;
+  static constexpr int kTaskRows = block_q(kKey);
   static constexpr int kTasks = kRowPair ? kWarpgroups : 1;  // of a work item
   static constexpr int kItemTiles =
       kRowPair ? kWarpgroups : kCluster;  // query tiles of a work item

@@ -169,6 +169,7 @@ TEST(FlashSm90Lists, TheBlocksChooseTheInstance) {
       EXPECT_EQ(choice.refusal, flash_sm90::Refusal::none);
       EXPECT_EQ(choice.key.source, source);
       EXPECT_EQ(flash_sm90::block_q(choice.key), block_q);
+      EXPECT_EQ(flash_sm90::item_rows(choice.key), 128);
       EXPECT_EQ(flash_sm90::decode(flash_sm90::encode(choice.key)), choice.key);
     }
 }
