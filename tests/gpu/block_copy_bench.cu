@@ -1,7 +1,7 @@
 // What bulk tensor copies of blocks of 64 keys reach from the L2 cache without any arithmetic,
-// which bounds attention over lists of 64 x 64 blocks: it copies K and V, 32 KB, for every block
-// listed. Not a test: prints a table. Twelve heads of 32,768 keys, head dimension 128, bf16; every
-// thread block copies random blocks of one head after the other.
+// which bounds attention over lists of 64 x 64 blocks where every row copies K and V, 32 KB, for
+// every block that it lists. Not a test: prints a table. Twelve heads of 32,768 keys, head
+// dimension 128, bf16; every thread block copies random blocks of one head after the other.
 #include <cuda.h>
 #include <cuda_runtime.h>
 

@@ -189,8 +189,8 @@ def main():
             if kind.startswith("list"):
                 on = torch.rand(n, m, device=DEV) < int(kind[4:]) / 100
             elif kind.startswith("alike"):
-                on = torch.rand(n // 2, m, device=DEV).argsort(1).argsort(1) < m * int(kind[5:]) // 200 * 2
-                on = on.repeat_interleave(2, 0)
+                on = torch.rand((n + 1) // 2, m, device=DEV).argsort(1).argsort(1) < m * int(kind[5:]) // 200 * 2
+                on = on.repeat_interleave(2, 0)[:n]
             elif kind.startswith("even"):
                 on = torch.rand(n, m, device=DEV).argsort(1).argsort(1) < m * int(kind[4:]) // 100
             else:

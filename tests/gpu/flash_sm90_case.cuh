@@ -223,7 +223,7 @@ Report run(const Case& c, cudaStream_t stream) {
       int count = 0;
       indices.resize(indices.size() + kv_blocks, -1);
       for (int k = 0; k < kv_blocks; k++) {
-        const int drawn = c.alike ? line / 2 * 2 : line;
+        const int drawn = c.alike ? line - line % q_blocks % 2 : line;
         std::uint64_t x = (seed + drawn * 977 + k + 1) * 0x9E3779B97F4A7C15ull;
         x ^= x >> 29;
         const bool on = k != 1 && drawn % 5 != 4 && static_cast<int>(x % 100) < c.density;
@@ -231,7 +231,7 @@ Report run(const Case& c, cudaStream_t stream) {
         if (on) indices[std::size_t{1} * line * kv_blocks + count++] = k;
       }
       counts.push_back(count);
-      if (c.unsorted && line % 3 != 0 && count > 3)
+      if (c.unsorted && line % q_blocks % 8 > 1 && line % 3 != 0 && count > 3)
         std::swap(indices[std::size_t{1} * line * kv_blocks + line % 2],
                   indices[std::size_t{1} * line * kv_blocks + 2]);
     }

@@ -35,7 +35,8 @@ struct Consumer {
   const Lane lane;
   cuda::Ring<T::kKStages> k_ring;
   cuda::Ring<T::kVStages> v_ring;
-  // Row pairs instead: the tile of K, the one of V, tiles of K so far.
+  // Row pairs instead: the tile of K, the one of V, and tiles before the next one of K; find_v
+  // counts them.
   RowSlot k_slot{}, v_slot{};
   uint32_t own_tiles = 0, common_tiles = 0;
   cuda::Ring<T::kQStages> q_ring;
@@ -121,7 +122,7 @@ struct Consumer {
     }
   }
   // Turns: warpgroup w waits on named barrier 1 + w; the one before it in the circle arrives there.
-  // Row pairs: only at tiles of which both have as many.
+  // Row pairs: only at common tiles and at the first own ones, as many as the shorter row has.
   FOVEA_DEVICE void take_turn(bool turned) {
     if (!T::kSchedule.turns || !turned) return;
     if (warpgroup == 0)

@@ -169,7 +169,7 @@ cudaError_t device_multiprocessors(const KernelInfo& info, int device, DeviceCac
   if (error == cudaSuccess)
     error = cudaFuncSetAttribute(info.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(info.shared_bytes));
-  if (error == cudaSuccess)  // room for as many thread blocks as the schedule counts on
+  if (error == cudaSuccess)  // nothing is kept for the L1 cache
     error = cudaFuncSetAttribute(info.function, cudaFuncAttributePreferredSharedMemoryCarveout,
                                  cudaSharedmemCarveoutMaxShared);
   if (error == cudaSuccess && index < cache.multiprocessors.size())

@@ -1,6 +1,7 @@
-// The producer warpgroup: one thread that hands out tasks, one each for the K, V and Q streams. A
-// stream waits until a buffer is empty and issues the tensor copies that fill it; the copies
-// complete on the buffer's "full" barrier.
+// The producer warpgroup: one thread that hands out tasks, one each for the K, V and Q streams; for
+// pairs of rows two warpgroups, a warp that hands out and the three streams of either row. A stream
+// waits until a buffer is empty and issues the tensor copies that fill it; the copies complete on
+// the buffer's "full" barrier.
 #pragma once
 
 #include "src/backends/flash_sm90/row_pair.cuh"
@@ -233,7 +234,8 @@ FOVEA_DEVICE void produce_row(uint32_t shared, const Task* tasks, const CUtensor
                             map, barrier, panel * column_step, number[n] * T::kLoadRows,
                             panel * panel_step, head, batch, cuda::kEvictLast);
     };
-    // Every tile's blocks are read before the buffer of the one before it is waited for.
+    // A tile's blocks are read before the buffer of the one before it is waited for, but for the
+    // first common tile's.
     const int own_tiles = t.own, common_tiles = t.count - t.own;
     RowTiles<kKey> own_list(p, t, false), common_list(p, t, true);
     if (own_tiles > 0) own_list.read();

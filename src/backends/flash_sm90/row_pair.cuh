@@ -2,20 +2,21 @@
 // copied once and read by both: blocks of 64 keys for 64 queries alone would ask more of the L2
 // cache than it can give.
 //
-// A row first visits the blocks that it alone lists, then the common ones, either from the end of
-// its list. Tiles are two blocks of 64 keys, or the halves of a block of 128; where a row's own
-// blocks are odd the first tile holds one of them twice, the second time hidden. Common tiles need
-// no masking: a block at the end of the keys counts as own, and an odd common one as well.
+// A row first visits its own blocks, which it alone lists, then the common ones, each kind from the
+// end of the list. Tiles are two blocks of 64 keys, or the halves of a block of 128; where a row's
+// own blocks are odd in number the first tile holds one of them twice, the second time hidden.
+// Common tiles need no masking: a block that the end of the keys cuts off counts as own, and so do
+// common ones that would leave half a tile, or one row without own tiles beside one with some.
 //
-// The warpgroups take turns at common tiles and at as many own tiles as both rows have; the longer
-// row's other own tiles it visits alone.
+// The warpgroups take turns at common tiles and at the first own ones, as many as the shorter row
+// has; the longer row visits its other own tiles alone.
 #pragma once
 
 #include "src/backends/flash_sm90/work.cuh"
 
 namespace fovea::flash_sm90 {
 
-/// Where a tile of K or V lies. Either row has kStages buffers. Own tiles go through the buffers of
+/// Where a tile of K or V lies. Each row has kStages buffers. Own tiles go through the buffers of
 /// the row, common ones through those of both rows. A buffer has one "empty" barrier and two "full"
 /// ones, for own and for common tiles, as a consumer cannot count what the other one alone waits
 /// for.
@@ -64,8 +65,7 @@ struct Entries {
   }
 };
 
-/// Blocks of the visited tiles of a row, in order. What is read is not looked at before it is
-/// asked for, so that reads are under way while a tile waits for its buffer.
+/// Blocks of the visited tiles of a row, in order.
 template <Key kKey>
 struct RowTiles {
   Entries<kKey> entries;
@@ -160,7 +160,8 @@ FOVEA_DEVICE void pair_rows(const Params& p, Task* pair) {
           : 0;
   removed += (common - removed) % per_tile;
   // Both rows have own tiles or neither: one that began with a common tile would wait for the
-  // other, whose own tiles may need a buffer of V that the first one keeps until it begins.
+  // other, whose own tiles may need a buffer of V that the first one keeps until it begins. Turns
+  // need it too: the first tile of a task always takes one, that of the thread block never.
   const bool upper_alone = pair[0].entries > common - removed,
              lower_alone = pair[1].entries > common - removed;
   if (common > removed && upper_alone != lower_alone) removed += per_tile;

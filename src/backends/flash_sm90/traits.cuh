@@ -11,23 +11,25 @@
 
 namespace fovea::flash_sm90 {
 
-/// A segment as producers hand it to consumers: the query tile in coordinates of the tensor maps
-/// and the key blocks it visits.
+inline constexpr int kTaskSlots = 3;  // the current task, the next, and the one after it
 /// Entries of a list beyond these many words of bits are never common, see row_pair.cuh.
 inline constexpr int kCommonWords = 64;
-inline constexpr int kTaskSlots = 3;  // the current task, the next, and the one after it
+
+/// A segment as producers hand it to consumers: the query tile in coordinates of the tensor maps
+/// and the key blocks it visits.
 struct alignas(16) Task {
   int begin, end;  // of this segment, in visiting order; equal: no work follows
   int count;       // key blocks of the whole tile
   int m, head, batch;
   int q_start, q_length, kv_start, kv_length;
   int partials;     // visited blocks 0 .. partials - 1 hide keys from some row, the others do not
-  int first_block;  // number of visited block 0 where blocks form a range; pairs: blocks listed
+  int first_block;  // number of visited block 0 where blocks form a range; pairs: blocks listed;
+                    // row pairs: blocks of own tiles
   int high_partials,
       low_block;            // band: see block_of; pairs: low_block keys of visited tile 0 exist
   int key_row;              // key bits
   int unit, units, pieces;  // see Walk
-  // Row pairs: tiles that this row alone lists, entries of its list, which of these are common.
+  // Row pairs: own tiles of this row and of the other, entries of the list, which are common.
   int own, other_own, entries;
   uint32_t* common_bits;
 };

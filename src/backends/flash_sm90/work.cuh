@@ -1,11 +1,12 @@
 // Which query tile and which of its key blocks a thread block works on: found by the thread that
 // hands out tasks.
 //
-// A work item is one query tile, or the two neighbouring ones of a cluster. Items are dealt
-// round-robin to the team (blocks or clusters) in whole waves. The items left over would leave most
-// of the team idle, so their key blocks form a pool of units that is cut into equal pieces, one per
-// member; pieces of one item are merged through the workspace. A segment is a range of an item's
-// key blocks, counted in visiting order: the blocks that need masking come first.
+// A work item is one query tile, the two neighbouring ones of a cluster, or two neighbouring rows
+// of blocks of 64 queries (row_pair.cuh, where a whole warp hands out). Items are dealt round-robin
+// to the team (blocks or clusters) in whole waves. The items left over would leave most of the team
+// idle, so their key blocks form a pool of units that is cut into equal pieces, one per member;
+// pieces of one item are merged through the workspace. A segment is a range of an item's key
+// blocks, counted in visiting order: the blocks that need masking come first.
 //
 // Items of block lists differ in length in no order, so after its first one every member draws the
 // next item from a counter.
@@ -58,8 +59,9 @@ FOVEA_DEVICE int listed_block(const Params& p, const Task& t, int n) {
   return __ldg(list_of(p, t) + (n >> p.list_halves)) << p.list_halves | (n & p.list_halves);
 }
 
-/// kPairs: block `half` of the pair at visited position i. The first pair visited ends with the
-/// last block of the list; where the list is odd it holds that block twice, the second time hidden.
+/// Source::pairs: block `half` of the pair at visited position i. The first pair visited ends with
+/// the last block of the list; where the list is odd it holds that block twice, the second time
+/// hidden.
 template <Key kKey>
 FOVEA_DEVICE int pair_block(const Params& p, const Task& t, int i, int half) {
   if (t.kv_length == 0) return 0;
