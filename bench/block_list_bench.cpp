@@ -1,5 +1,6 @@
 // What a block list costs: time against density * (time of the dense call), for random lists.
-//   build/bench/block_list_bench [isa]
+//   build/bench/block_list_bench [isa] [calls]
+// calls: over a list after every dense call, 1 by default; with more, caches hold what they need.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -57,7 +58,7 @@ double median(std::vector<double> values) {
 }
 
 // One dtype and head size: every list interleaved with the dense call.
-void compare(simd::Isa isa, FloatType dtype, int64_t head_dim) {
+void compare(simd::Isa isa, FloatType dtype, int64_t head_dim, int calls) {
   const KernelTable* const kernels = find_kernels(isa, dtype);
   if (kernels == nullptr) return;
   const int64_t bytes = dtype == FloatType::f32 ? 4 : 2;
@@ -98,7 +99,7 @@ void compare(simd::Isa isa, FloatType dtype, int64_t head_dim) {
       std::vector<double> dense_ms, sparse_ms;
       for (int i = 0; i < 5; ++i) {
         dense_ms.push_back(once_ms(dense));
-        sparse_ms.push_back(once_ms(sparse));
+        for (int n = 0; n < calls; ++n) sparse_ms.push_back(once_ms(sparse));
       }
       const double full = median(dense_ms), part = median(sparse_ms);
       std::printf("%-16s %-4s d%-4ld block %-4d density %.3f  %8.3f ms of %8.3f  %.3f x density\n",
@@ -119,8 +120,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "block_list_bench: this machine has no %s\n", argv[1]);
     return 2;
   }
+  const int calls = argc > 2 ? std::max(std::atoi(argv[2]), 1) : 1;
   for (const auto dtype : {cpu_flash::FloatType::f32, cpu_flash::FloatType::bf16}) {
-    for (const int64_t head_dim : {64, 128}) cpu_flash::compare(*isa, dtype, head_dim);
+    for (const int64_t head_dim : {64, 128}) cpu_flash::compare(*isa, dtype, head_dim, calls);
   }
   return 0;
 }
